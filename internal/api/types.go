@@ -1,0 +1,154 @@
+// Package api is the vocabulary of the agent's local API and its client: HTTP with JSON over a unix
+// socket that only root can open. Field names are stable: scripts read them.
+//
+//	client := api.Dial("/run/warren/agent.sock")
+//	status, err := client.Status(ctx) // ErrNotRunning when no agent listens
+package api
+
+import (
+	"net/netip"
+	"time"
+
+	"warren/internal/cluster"
+)
+
+// SocketName is the file name of the agent's socket inside its run directory.
+const SocketName = "agent.sock"
+
+// Status is the agent's whole state in one page: GET /v1/status.
+type Status struct {
+	Version   string     `json:"version"`
+	Node      string     `json:"node"`
+	Cluster   string     `json:"cluster"`
+	PID       int        `json:"pid"`
+	Started   time.Time  `json:"started"`
+	Ready     bool       `json:"ready"`
+	NotReady  []string   `json:"not_ready"`
+	Mode      string     `json:"mode"`
+	Ingress   string     `json:"ingress"`
+	PublicKey string     `json:"public_key"`
+	Addresses []string   `json:"addresses"`
+	Prefixes  []string   `json:"prefixes"`
+	Device    Device     `json:"device"`
+	Underlay  []Underlay `json:"underlay"`
+	Peers     []Peer     `json:"peers"`
+	Entries   int        `json:"entries"`
+	Reasons   []Reason   `json:"reasons"`
+	Problems  []Problem  `json:"problems"`
+}
+
+// Device is the WireGuard device as it is now.
+type Device struct {
+	Name   string `json:"name"`
+	Engine string `json:"engine"` // "kernel", "userspace", "" while there is none
+	Index  uint32 `json:"index"`
+	MTU    int    `json:"mtu"`
+	Port   uint16 `json:"port"`
+	Mark   string `json:"mark"` // value/mask, "0x10/0x10"
+}
+
+// Underlay is a device whose egress and ingress the datapath watches.
+type Underlay struct {
+	Name    string   `json:"name"`
+	Index   uint32   `json:"index"`
+	MTU     int      `json:"mtu"`
+	Attach  string   `json:"attach"` // "tcx" or "clsact", "" while not attached
+	Primary bool     `json:"primary"`
+	Addrs   []string `json:"addresses"`
+}
+
+// Peer is another node as this one reaches it.
+type Peer struct {
+	Node          string     `json:"node"`
+	Cluster       string     `json:"cluster"`
+	PublicKey     string     `json:"public_key"`
+	Epoch         uint32     `json:"epoch"`
+	Endpoint      string     `json:"endpoint"`
+	AllowedIPs    []string   `json:"allowed_ips"`
+	LastHandshake *time.Time `json:"last_handshake"` // null before the first one
+	ReceivedBytes uint64     `json:"received_bytes"`
+	SentBytes     uint64     `json:"sent_bytes"`
+	Installed     bool       `json:"installed"` // the WireGuard device has the peer
+}
+
+// Node is a record as discovery brought it, with what became of it: GET /v1/nodes.
+type Node struct {
+	Name         string         `json:"name"`
+	Cluster      string         `json:"cluster"`
+	Self         bool           `json:"self"`
+	Addresses    []netip.Addr   `json:"addresses"`
+	Prefixes     []netip.Prefix `json:"prefixes"`
+	Keys         []Key          `json:"keys"`
+	Issued       time.Time      `json:"issued"`
+	Capabilities []string       `json:"capabilities"`
+	Version      string         `json:"version"`
+	State        string         `json:"state"`   // "peer", "self", "refused"
+	Problem      string         `json:"problem"` // why it is refused, else ""
+}
+
+// Key is one public key of a node.
+type Key struct {
+	Public string `json:"public"`
+	Epoch  uint32 `json:"epoch"`
+	Port   uint16 `json:"port"`
+}
+
+// Entry is one line of the IPCache: GET /v1/ipcache.
+type Entry struct {
+	Prefix   netip.Prefix `json:"prefix"`
+	Identity uint32       `json:"identity"`
+	Labels   []string     `json:"labels"`
+	Endpoint string       `json:"endpoint"` // "" when nobody said how to reach it
+	Key      uint8        `json:"key"`      // 0 with an endpoint: "do not encrypt"
+	HasPair  bool         `json:"has_pair"`
+	Owner    string       `json:"owner"`
+	Flags    []string     `json:"flags"` // "node", "local"
+}
+
+// EntryDetail is an entry with all that is known of it: GET /v1/ipcache/{address}.
+type EntryDetail struct {
+	Entry
+	Address string      `json:"address"`
+	Facts   []Fact      `json:"facts"`  // strongest first
+	Fields  []FieldFrom `json:"fields"` // which field came from which fact
+	Kernel  *Entry      `json:"kernel"` // what the datapath's map holds; null when nothing
+	Agree   bool        `json:"agree"`  // kernel and agent hold the same
+}
+
+// Fact is one statement of one resource.
+type Fact struct {
+	Prefix   netip.Prefix   `json:"prefix"`
+	Source   cluster.Source `json:"source"`
+	Resource string         `json:"resource"`
+	Issued   *time.Time     `json:"issued"`
+	Labels   []string       `json:"labels"`
+	Endpoint string         `json:"endpoint"`
+	Key      uint8          `json:"key"`
+	HasPair  bool           `json:"has_pair"`
+	Owner    string         `json:"owner"`
+	Flags    []string       `json:"flags"`
+}
+
+// FieldFrom names the fact that a field of an entry came from.
+type FieldFrom struct {
+	Field    string         `json:"field"`
+	Source   cluster.Source `json:"source"`
+	Resource string         `json:"resource"`
+}
+
+// Reason is one way out of the datapath and how often it was taken.
+type Reason struct {
+	Program     string `json:"program"`
+	Reason      string `json:"reason"`
+	Packets     uint64 `json:"packets"`
+	Bytes       uint64 `json:"bytes"`
+	Description string `json:"description"`
+}
+
+// Problem is something an operator has to mend; it goes when it is mended.
+type Problem struct {
+	Where   string    `json:"where"`
+	Message string    `json:"message"`
+	Remedy  string    `json:"remedy"`
+	Since   time.Time `json:"since"`
+}

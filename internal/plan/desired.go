@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"net/netip"
+
+	"warren/internal/cluster"
+)
+
+// Device is the WireGuard device of this node. The private key is not here: it never leaves the
+// agent and the driver.
+type Device struct {
+	// Name of the network device, "warren0".
+	Name string
+	// Port is the UDP port the socket is bound to.
+	Port uint16
+	// Mark is set on every packet the socket sends (its value, without mask).
+	Mark uint32
+	// MTU of the device in bytes.
+	MTU int
+}
+
+// Peer is one WireGuard peer, known by its public key.
+type Peer struct {
+	Key cluster.PublicKey
+	// Node the key belongs to, for logs and tables.
+	Node cluster.NodeID
+	// Endpoint is pinned: set again when WireGuard roams away from it.
+	Endpoint netip.AddrPort
+}
+
+// Entry is what the datapath knows about a prefix.
+type Entry struct {
+	// Identity is the number from package identity; 0 is unknown.
+	Identity uint32
+	// Endpoint is the underlay address of the node that the prefix lives on; invalid when the
+	// entry has no pair.
+	Endpoint netip.Addr
+	// Key is the number of the key that node decrypts with; 0 means "do not encrypt".
+	Key cluster.KeyID
+	// Flags: FlagLocal marks this node's own addresses and prefixes, FlagNode a machine's address.
+	Flags cluster.Flags
+	// HasPair says that Endpoint and Key are an opinion; without it the prefix is known but
+	// nobody said how to reach it.
+	HasPair bool
+	// Underlay is the index of the underlay device by which the endpoint is reached; 0 is the
+	// primary one. Decrypted packets from the prefix are handed back to the ingress of that device.
+	Underlay uint32
+}
