@@ -1,0 +1,180 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// emptyWords are package names that say nothing about what the package owns.
+var emptyWords = []string{"base", "common", "helper", "helpers", "lib", "misc", "shared", "types", "util", "utils"}
+
+// mainLines is how long cmd/warren/main.go may grow: whatever needs more belongs into a package.
+const mainLines = 40
+
+// TestWords checks what every package owes its reader.
+func TestWords(t *testing.T) {
+	sources := loadModule(t)
+	for _, s := range sources {
+		for _, complaint := range slices.Concat(emptyName(s), undocumented(s), longMain(s)) {
+			t.Error(complaint)
+		}
+	}
+	for _, complaint := range uncommented(sources) {
+		t.Error(complaint)
+	}
+}
+
+func emptyName(s source) []string {
+	if slices.Contains(emptyWords, s.file.Name.Name) {
+		return []string{fmt.Sprintf("%s: package name %q does not say what the package owns", s.path, s.file.Name.Name)}
+	}
+	return nil
+}
+
+func longMain(s source) []string {
+	if s.path == "cmd/warren/main.go" && s.lines > mainLines {
+		return []string{fmt.Sprintf("%s: %d lines, at most %d", s.path, s.lines, mainLines)}
+	}
+	return nil
+}
+
+// uncommented names the packages of which no file has a package comment.
+func uncommented(sources []source) []string {
+	commented := map[string]bool{}
+	for _, s := range sources {
+		if !s.test() {
+			commented[s.dir()] = commented[s.dir()] || s.file.Doc != nil
+		}
+	}
+	var complaints []string
+	for dir, has := range commented {
+		if !has {
+			complaints = append(complaints, dir+": no package comment")
+		}
+	}
+	slices.Sort(complaints)
+	return complaints
+}
+
+// undocumented names the exported declarations of a file that have no comment. Generated files and
+// tests have other readers.
+func undocumented(s source) []string {
+	if s.test() || ast.IsGenerated(s.file) {
+		return nil
+	}
+	var complaints []string
+	for _, declaration := range s.file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) {
+				complaints = append(complaints, s.at(d)+": "+d.Name.Name+" has no comment")
+			}
+		case *ast.GenDecl:
+			complaints = append(complaints, undocumentedSpecs(s, d)...)
+		}
+	}
+	return complaints
+}
+
+// undocumentedSpecs accepts a comment on the name itself, at the end of its line, or, for constants
+// and variables in one block, on the block.
+func undocumentedSpecs(s source, d *ast.GenDecl) []string {
+	var complaints []string
+	complain := func(name *ast.Ident) {
+		if name.IsExported() {
+			complaints = append(complaints, s.at(name)+": "+name.Name+" has no comment")
+		}
+	}
+	for _, spec := range d.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if spec.Doc == nil && (d.Doc == nil || d.Lparen.IsValid()) {
+				complain(spec.Name)
+			}
+		case *ast.ValueSpec:
+			if d.Tok != token.IMPORT && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+				for _, name := range spec.Names {
+					complain(name)
+				}
+			}
+		}
+	}
+	return complaints
+}
+
+// exportedReceiver is true for functions, and for methods of types that others can name.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return true
+	}
+	receiver := d.Recv.List[0].Type
+	for {
+		switch r := receiver.(type) {
+		case *ast.StarExpr:
+			receiver = r.X
+		case *ast.IndexExpr:
+			receiver = r.X
+		case *ast.IndexListExpr:
+			receiver = r.X
+		case *ast.Ident:
+			return r.IsExported()
+		default:
+			return true
+		}
+	}
+}
+
+// TestWordsCanFail shows the rules at work on text that breaks them.
+func TestWordsCanFail(t *testing.T) {
+	tests := []struct {
+		name, path, header, text string
+		want                     []string
+	}{
+		{name: "function", text: "func Open() {}", want: []string{"p.go:2: Open has no comment"}},
+		{name: "commented function", text: "// Open opens.\nfunc Open() {}"},
+		{name: "own function", text: "func open() {}"},
+		{name: "method", text: "// T is.\ntype T struct{}\nfunc (*T) Close() {}", want: []string{"p.go:4: Close has no comment"}},
+		{name: "method of a generic type", text: "// T is.\ntype T[V any] struct{}\nfunc (*T[V]) Close() {}", want: []string{"p.go:4: Close has no comment"}},
+		{name: "method nobody can name", text: "type t struct{}\nfunc (*t) Close() {}"},
+		{name: "type", text: "type T struct{}", want: []string{"p.go:2: T has no comment"}},
+		{name: "types in a block", text: "// Both.\ntype (\n\tT struct{}\n\t// U is.\n\tU struct{}\n)", want: []string{"p.go:4: T has no comment"}},
+		{name: "constants with a block comment", text: "// The two.\nconst (\n\tA = 1\n\tB = 2\n)"},
+		{name: "constants without", text: "const (\n\tA = 1\n\tB = 2 // the second\n)", want: []string{"p.go:3: A has no comment"}},
+		{name: "variables", text: "var A, b, C int", want: []string{"p.go:2: A has no comment", "p.go:2: C has no comment"}},
+		{name: "test file", path: "p_test.go", text: "func Open() {}"},
+		{name: "generated file", header: "// Code generated by a tool; DO NOT EDIT.\n\n", text: "func Open() {}"},
+		{name: "long main", path: "cmd/warren/main.go", text: strings.Repeat("\n", mainLines),
+			want: []string{"cmd/warren/main.go: 41 lines, at most 40"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path := test.path
+			if path == "" {
+				path = "p.go"
+			}
+			s := parseSource(t, path, test.header+"package p\n"+test.text)
+			if diff := cmp.Diff(test.want, slices.Concat(emptyName(s), undocumented(s), longMain(s))); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("package name", func(t *testing.T) {
+		got := emptyName(parseSource(t, "internal/util/a.go", "package util\n"))
+		want := []string{`internal/util/a.go: package name "util" does not say what the package owns`}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("complaints (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("package comment", func(t *testing.T) {
+		got := uncommented([]source{parseSource(t, "internal/plan/a.go", "package plan\n"), parseSource(t, "internal/api/a.go", "// Package api is.\npackage api\n")})
+		if diff := cmp.Diff([]string{"internal/plan: no package comment"}, got); diff != "" {
+			t.Errorf("complaints (-want +got):\n%s", diff)
+		}
+	})
+}
