@@ -1,0 +1,72 @@
+# Warren's workshop: `make` lists the targets.
+#
+# Every target installs the Debian packages it needs if they are missing (scripts/deps.sh), so that
+# a fresh Debian 12 with Go, make and git is enough. Building and the demonstration need no compiler
+# but Go's: the eBPF objects are in the repository.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Go may be where its archive puts it, without being in PATH.
+export PATH := $(PATH):/usr/local/go/bin
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X warren/internal/cli.version=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+.PHONY: build
+build: ## build bin/warren, one static binary
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/warren ./cmd/warren
+	@ls -lh bin/warren | awk '{ print $$NF ": " $$5 "B, version $(VERSION)" }'
+
+.PHONY: demo
+demo: ## a cluster on this machine whose wire carries nothing in clear: the table that shows it
+	@scripts/deps.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh
+
+.PHONY: check
+check: ## gofmt, vet, staticcheck, clang-format, shellcheck, generated code
+	@scripts/deps.sh check
+	@scripts/check.sh
+
+.PHONY: test
+test: ## the checks and every test that can run on this machine
+	@scripts/deps.sh check test
+	@scripts/check.sh
+	@$(MAKE) --no-print-directory build
+	@scripts/test.sh
+
+.PHONY: test-race
+test-race: ## the packages' tests under the race detector
+	@scripts/deps.sh test race
+	@scripts/test.sh race
+
+.PHONY: test-vm
+test-vm: ## the datapath with kernel WireGuard on Debian's kernels 6.1 and 6.12, in qemu
+	@scripts/deps.sh vm
+	@scripts/test-vm.sh
+
+.PHONY: test-long
+test-long: ## random tests with millions of packets and hundreds of thousands of rounds
+	@scripts/deps.sh test
+	@scripts/test.sh long
+
+.PHONY: bench
+bench: ## the benchmarks
+	@scripts/deps.sh bench
+	@go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: generate
+generate: ## compile the eBPF programs and render the tables in docs/
+	@scripts/deps.sh generate
+	@scripts/generate-bpf.sh
+	@go test -count=1 ./docs -update
+
+.PHONY: clean
+clean: ## remove what was built and downloaded
+	@rm -rf bin .cache
