@@ -1,0 +1,148 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes returns the ids of the processes whose network namespace is one of the named ones.
+// Namespaces that do not exist have none. Zombies are in no namespace.
+func Processes(names ...string) ([]int, error) {
+	inside, err := identities(names)
+	if err != nil {
+		return nil, err
+	}
+	return inside.processes()
+}
+
+// End ends every process inside the named namespaces: with SIGTERM, and with SIGKILL after the grace
+// time. It returns when all are gone, or an error that names those that are not.
+func End(ctx context.Context, grace time.Duration, names ...string) error {
+	inside, err := identities(names)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		signal unix.Signal
+		wait   time.Duration
+	}{{unix.SIGTERM, grace}, {unix.SIGKILL, 5 * time.Second}} {
+		if err := inside.signal(step.signal); err != nil {
+			return err
+		}
+		if inside.empty(ctx, step.wait) {
+			return nil
+		}
+	}
+	pids, err := inside.processes()
+	if err == nil && len(pids) > 0 {
+		err = fmt.Errorf("end the processes %v: still there after SIGKILL", pids)
+	}
+	return err
+}
+
+// namespaces are the identities of network namespaces.
+type namespaces []os.FileInfo
+
+func identities(names []string) (namespaces, error) {
+	own, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("look up the own network namespace: %w", err)
+	}
+	var found namespaces
+	for _, name := range names {
+		info, err := os.Stat(Path(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up namespace %s: %w", name, err)
+		}
+		// A name bound to the caller's own namespace would make every process of the machine
+		// one of "its" processes.
+		if !os.SameFile(info, own) {
+			found = append(found, info)
+		}
+	}
+	return found, nil
+}
+
+// processes returns the ids of all processes inside.
+func (n namespaces) processes() ([]int, error) {
+	if len(n) == 0 {
+		return nil, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && n.has(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// has reports whether a process lives in one of the namespaces.
+func (n namespaces) has(pid int) bool {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return false // it ended meanwhile
+	}
+	for _, namespace := range n {
+		if os.SameFile(info, namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// signal sends a signal to all processes inside. The process file descriptor is opened before the
+// membership is checked again, so the signal cannot hit a process that got the same id later.
+func (n namespaces) signal(signal unix.Signal) error {
+	pids, err := n.processes()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if n.has(pid) {
+			err = unix.PidfdSendSignal(fd, signal, nil, 0)
+		}
+		_ = unix.Close(fd)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("send %v to process %d: %w", signal, pid, err)
+		}
+	}
+	return nil
+}
+
+// empty waits until no process is inside, at most for the given time.
+func (n namespaces) empty(ctx context.Context, wait time.Duration) bool {
+	deadline := time.Now().Add(wait)
+	for {
+		pids, err := n.processes()
+		if err == nil && len(pids) == 0 {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
