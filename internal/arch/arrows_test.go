@@ -37,8 +37,8 @@ var layers = []layer{
 		warren:  []string{"internal/api", "internal/config", "internal/cluster"},
 		foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
 
-	{dir: "internal/discovery", warren: pure,
-		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
+	{dir: "internal/discovery", warren: slices.Concat([]string{"internal/yamldoc"}, pure),
+		foreign: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"}},
 	{dir: "internal/wireguard", warren: pure,
 		foreign: []string{"golang.zx2c4.com/wireguard", "golang.org/x/sys"}},
 	{dir: "internal/netdev", warren: pure,
@@ -48,7 +48,8 @@ var layers = []layer{
 	{dir: "internal/metrics", warren: pure,
 		foreign: []string{"github.com/prometheus"}},
 
-	{dir: "internal/config", warren: []string{"internal/cluster"}, foreign: []string{"github.com/goccy/go-yaml"}},
+	{dir: "internal/config", warren: []string{"internal/yamldoc", "internal/cluster"}},
+	{dir: "internal/yamldoc", foreign: []string{"github.com/goccy/go-yaml"}},
 	{dir: "internal/api", warren: []string{"internal/cluster"}},
 
 	{dir: "internal/datapath/model", warren: pure[1:]},
@@ -68,13 +69,14 @@ var layers = []layer{
 var doors = map[string]string{
 	"github.com/cilium/ebpf":         "internal/datapath",
 	"github.com/fsnotify/fsnotify":   "internal/discovery",
+	"github.com/goccy/go-yaml":       "internal/yamldoc",
 	"github.com/prometheus":          "internal/metrics",
 	"github.com/spf13/cobra":         "internal/cli",
 	"github.com/vishvananda/netlink": "internal/netdev",
 	"golang.zx2c4.com/wireguard":     "internal/wireguard", // wgctrl is below it
 }
 
-// testLibraries may be imported by the tests of any package.
+// testLibraries may be imported by the tests of any package, and by packages for tests.
 var testLibraries = []string{
 	"github.com/google/go-cmp",
 	"github.com/rogpeppe/go-internal",
@@ -109,6 +111,9 @@ func brokenArrows(s source) []string {
 
 func forbidden(own layer, s source, path string) string {
 	if dir, ok := strings.CutPrefix(path, module+"/"); ok {
+		if support(dir) && !forTests(s) {
+			return "it is for tests"
+		}
 		return forbiddenArrow(own, dir)
 	}
 	if standard(path) {
@@ -119,7 +124,7 @@ func forbidden(own layer, s source, path string) string {
 			return "only " + owner + " may"
 		}
 	}
-	if belowAny(path, own.foreign) || s.test() && belowAny(path, testLibraries) {
+	if belowAny(path, own.foreign) || forTests(s) && belowAny(path, testLibraries) {
 		return ""
 	}
 	return own.dir + " has no business with that library"
@@ -140,6 +145,16 @@ func forbiddenArrow(own layer, dir string) string {
 		return own.dir + " is pure: the standard library and purer packages only"
 	}
 	return "the arrow from " + own.dir + " points the wrong way"
+}
+
+// support reports whether a package exists for tests alone, a fake or a contract: its name says so.
+func support(dir string) bool {
+	return strings.HasSuffix(dir, "test") || strings.HasSuffix(dir, "fake")
+}
+
+// forTests reports whether no part of the file is in the binary.
+func forTests(s source) bool {
+	return s.test() || support(s.dir()) || below(s.dir(), "test")
 }
 
 // layerOf returns the most specific row that covers a folder.
@@ -195,6 +210,10 @@ func TestArrowsCanFail(t *testing.T) {
 		{name: "test library in a test", path: "internal/plan/diff_test.go", imports: "pgregory.net/rapid"},
 		{name: "test library outside tests", path: "internal/plan/diff.go", imports: "pgregory.net/rapid",
 			want: []string{"internal/plan/diff.go imports pgregory.net/rapid: internal/plan has no business with that library"}},
+		{name: "test library in a package for tests", path: "internal/wireguard/wgtest/contract.go", imports: "pgregory.net/rapid"},
+		{name: "package for tests in a test", path: "internal/agent/agent_test.go", imports: "warren/internal/wireguard/wgfake"},
+		{name: "package for tests in the binary", path: "internal/agent/agent.go", imports: "warren/internal/wireguard/wgfake",
+			want: []string{"internal/agent/agent.go imports warren/internal/wireguard/wgfake: it is for tests"}},
 		{name: "main with more than the command line", path: "cmd/warren/main.go", imports: "warren/internal/agent",
 			want: []string{"cmd/warren/main.go imports warren/internal/agent: the arrow from cmd/warren points the wrong way"}},
 		{name: "package without a layer", path: "internal/helpers/strings.go", imports: "strings",
