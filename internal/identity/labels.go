@@ -42,10 +42,15 @@ func (l Labels) IsEmpty() bool { return l.joined == "" }
 
 // All returns the labels in sorted order.
 func (l Labels) All() iter.Seq[string] {
-	if l.IsEmpty() {
-		return func(func(string) bool) {}
+	return func(yield func(string) bool) {
+		for rest := l.joined; rest != ""; {
+			label, tail, _ := strings.Cut(rest, separator)
+			if !yield(label) {
+				return
+			}
+			rest = tail
+		}
 	}
-	return strings.SplitSeq(l.joined, separator)
 }
 
 // Strings returns the labels in sorted order; nil when there are none.

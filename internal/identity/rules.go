@@ -10,50 +10,57 @@ const cidrSource = "cidr:"
 // CIDRLabel returns the label that names a prefix outside of the cluster: "cidr:10.0.0.0/8".
 func CIDRLabel(prefix netip.Prefix) string { return cidrSource + prefix.String() }
 
-// Complete turns the labels that facts state about a prefix into the labels it has. inCluster says
-// that a machine of the cluster owns the prefix. In this order:
+// Complete turns the labels that facts state about a prefix into the labels it has. owned says that a
+// machine of the cluster owns the prefix. In this order:
 //
 //   - the host is not a remote node, whoever says so;
-//   - what a machine owns, or a machine label describes, is in the cluster: it is neither the world
-//     nor a CIDR;
-//   - everything else that runs the API server, or is labelled as a CIDR, is a CIDR of the world;
-//     the most specific cidr: label stays;
-//   - what then says no more than "runs the API server", or nothing, is unmanaged.
-func Complete(prefix netip.Prefix, stated Labels, inCluster bool) Labels {
+//   - what a machine owns, or a machine label or reserved:unmanaged describes, is in the cluster: it
+//     is neither the world nor a CIDR;
+//   - everything else that runs the API server or has a cidr: label is a CIDR of the world, an API
+//     server the one of its own prefix; of several cidr: labels the most specific stays;
+//   - what then says nothing, or no more than "runs the API server", is unmanaged, and nothing else is.
+//
+// Completing labels a second time changes nothing.
+func Complete(prefix netip.Prefix, stated Labels, owned bool) Labels {
 	if stated.IsEmpty() {
 		return Labels{LabelUnmanaged}
 	}
-	described := describe(stated)
-	if described.host {
-		stated = stated.without(LabelRemoteNode)
+	is := describe(stated)
+	labels := stated
+	if is.host && is.remoteNode {
+		labels = labels.without(LabelRemoteNode)
 	}
+	inCluster := owned || is.machine || is.unmanaged
 	switch {
-	case inCluster || described.machine:
-		stated = stated.Filter(func(label string) bool { return label != LabelWorld && !isCIDR(label) })
-	case described.apiServer:
-		stated = mostSpecificCIDR(stated.Union(NewLabels(LabelWorld, CIDRLabel(prefix))))
-	case described.cidr:
-		stated = mostSpecificCIDR(stated.Union(Labels{LabelWorld}))
+	case inCluster && (is.world || is.cidr):
+		labels = labels.Filter(func(label string) bool { return label != LabelWorld && !isCIDR(label) })
+	case !inCluster && is.apiServer:
+		labels = mostSpecificCIDR(labels.Union(NewLabels(CIDRLabel(prefix), LabelWorld)))
+	case !inCluster && is.cidr:
+		labels = mostSpecificCIDR(labels.Union(Labels{LabelWorld}))
 	}
-	return unmanagedIfNothingElse(stated)
+	if is.machine && !is.unmanaged {
+		return labels
+	}
+	return unmanagedIfNothingElse(labels)
 }
 
 // Reserved returns the reserved number of completed labels. ok is false for labels that need a local
 // number (Allocator).
 func Reserved(labels Labels) (number Number, ok bool) {
-	described := describe(labels)
+	is := describe(labels)
 	switch {
-	case described.host:
+	case is.host:
 		return Host, true
-	case described.remoteNode && described.apiServer:
+	case is.remoteNode && is.apiServer:
 		return KubeAPIServer, true
-	case described.remoteNode:
+	case is.remoteNode:
 		return RemoteNode, true
-	case labels.Has(LabelHealth):
+	case is.machine && labels.Has(LabelHealth):
 		return Health, true
-	case labels.Has(LabelIngress):
+	case is.machine && labels.Has(LabelIngress):
 		return Ingress, true
-	case labels.Has(LabelInit):
+	case is.machine: // what is left of the machine labels
 		return Init, true
 	case labels == Labels{LabelUnmanaged}:
 		return Unmanaged, true
@@ -73,18 +80,20 @@ func Inheritable(stated Labels) Labels {
 }
 
 // description is what the reserved labels of a set amount to.
-type description struct{ host, remoteNode, machine, apiServer, cidr bool }
+type description struct{ host, remoteNode, machine, unmanaged, world, apiServer, cidr bool }
 
 func describe(labels Labels) description {
-	var d description
+	var is description
 	for label := range labels.All() {
-		d.host = d.host || label == LabelHost
-		d.remoteNode = d.remoteNode || label == LabelRemoteNode
-		d.machine = d.machine || isMachine(label)
-		d.apiServer = d.apiServer || label == LabelKubeAPIServer
-		d.cidr = d.cidr || isCIDR(label)
+		is.host = is.host || label == LabelHost
+		is.remoteNode = is.remoteNode || label == LabelRemoteNode
+		is.machine = is.machine || isMachine(label)
+		is.unmanaged = is.unmanaged || label == LabelUnmanaged
+		is.world = is.world || label == LabelWorld
+		is.apiServer = is.apiServer || label == LabelKubeAPIServer
+		is.cidr = is.cidr || isCIDR(label)
 	}
-	return d
+	return is
 }
 
 // isMachine reports whether a label describes one address of, or on, one machine.
