@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warren/internal/api"
+	"warren/internal/lab/netns"
+)
+
+// stopTime is how long an agent may take to end after SIGTERM.
+const stopTime = 15 * time.Second
+
+// errNoEncryption is the answer to commands about agents in a lab without them.
+var errNoEncryption = errors.New("the lab was built with --no-encryption and has no agents")
+
+// startAgents starts the agent of every node; that it gets ready is another matter (WaitReady).
+func (l *Lab) startAgents(nodes []Node) error {
+	for _, node := range nodes {
+		if err := l.startAgent(node); err != nil {
+			return fmt.Errorf("start the agent of %s: %w", node.Name, err)
+		}
+	}
+	return nil
+}
+
+// startAgent starts the agent as a daemon: it outlives the caller and writes to the node's log.
+func (l *Lab) startAgent(node Node) error {
+	dirs := l.dirs(node)
+	config := agentConfig(node, dirs, l.RecordDir(), *l.Spec.Agent)
+	if err := os.WriteFile(dirs.config(), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("write its configuration: %w", err)
+	}
+	log, err := os.OpenFile(dirs.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open its log: %w", err)
+	}
+	defer log.Close()
+	command := exec.Command(l.Spec.Agent.Binary, "agent", "--config", dirs.config())
+	command.Dir, command.Env = "/", l.environment(node)
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := l.nodeView(node).Start(command); err != nil {
+		return fmt.Errorf("run %s: %w", l.Spec.Agent.Binary, err)
+	}
+	l.progress(fmt.Sprintf("agent of %s: pid %d, log %s", node.Name, command.Process.Pid, dirs.log()))
+	if err := os.WriteFile(dirs.pid(), []byte(strconv.Itoa(command.Process.Pid)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write its pid: %w", err)
+	}
+	go func() { _ = command.Wait() }() // so that an agent that ends while the caller is there is no zombie
+	return nil
+}
+
+// makeDirs makes a node's directories and gives it a BPF file system.
+func (l *Lab) makeDirs(node Node) error {
+	dirs := l.dirs(node)
+	for _, dir := range []string{dirs.state(), dirs.run(), dirs.wireguard(), l.RecordDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make its directories: %w", err)
+		}
+	}
+	return mountBPF(dirs.bpf())
+}
+
+// StartAgent starts the agent of a node where none runs, and waits until it is ready.
+func (l *Lab) StartAgent(ctx context.Context, name string, wait time.Duration) error {
+	node, err := l.agentNode(name)
+	if err != nil {
+		return err
+	}
+	if pid := l.AgentPID(node); pid != 0 {
+		return fmt.Errorf("start the agent of %s: it runs already, pid %d", name, pid)
+	}
+	if err := l.startAgent(node); err != nil {
+		return fmt.Errorf("start the agent of %s: %w", name, err)
+	}
+	return l.WaitReady(ctx, wait, name)
+}
+
+// StopAgent asks the agent of a node to end and waits until it has. None running is not an error.
+func (l *Lab) StopAgent(ctx context.Context, name string) error {
+	return l.endAgent(ctx, name, unix.SIGTERM)
+}
+
+// KillAgent ends the agent of a node at once, as a crash does.
+func (l *Lab) KillAgent(ctx context.Context, name string) error {
+	return l.endAgent(ctx, name, unix.SIGKILL)
+}
+
+func (l *Lab) endAgent(ctx context.Context, name string, signal unix.Signal) error {
+	node, err := l.agentNode(name)
+	if err != nil {
+		return err
+	}
+	pid := l.AgentPID(node)
+	if pid == 0 {
+		return nil
+	}
+	if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %v to the agent of %s: %w", signal, name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	for l.AgentPID(node) == pid {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of the agent of %s, pid %d, after %v: %w", name, pid, signal, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (l *Lab) agentNode(name string) (Node, error) {
+	if l.Spec.Agent == nil {
+		return Node{}, errNoEncryption
+	}
+	node, ok := l.Topology.Node(name)
+	if !ok {
+		return node, l.unknown(name)
+	}
+	return node, nil
+}
+
+// AgentPID returns the process id of a node's agent, 0 when none runs. It is found by where it lives
+// and what it was started with, so a stale pid file cannot mislead.
+func (l *Lab) AgentPID(node Node) int {
+	pids, err := netns.Processes(node.Namespace)
+	if err != nil {
+		return 0
+	}
+	for _, pid := range pids {
+		if isAgent(pid, l.dirs(node).config()) {
+			return pid
+		}
+	}
+	return 0
+}
+
+func isAgent(pid int, config string) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
+	return len(args) > 3 && slices.Equal(args[1:4], []string{"agent", "--config", config})
+}
+
+// WaitReady waits until the agents of the nodes (of all nodes when none is named) are ready and have
+// every other node of the lab as a peer. The error says what is missing and shows the end of the log.
+func (l *Lab) WaitReady(ctx context.Context, wait time.Duration, names ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	l.progress("waiting until every agent has all its peers")
+	for _, node := range l.Topology.Nodes {
+		if len(names) > 0 && !slices.Contains(names, node.Name) {
+			continue
+		}
+		if err := l.waitNode(ctx, node); err != nil {
+			return fmt.Errorf("the agent of %s is not ready: %w\nthe end of %s:\n%s", node.Name, err, l.dirs(node).log(), tail(l.dirs(node).log(), 15))
+		}
+	}
+	return nil
+}
+
+func (l *Lab) waitNode(ctx context.Context, node Node) error {
+	client := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName))
+	for {
+		status, err := client.Status(ctx)
+		missing := l.missing(node, status, err)
+		if missing == "" {
+			return nil
+		}
+		if l.AgentPID(node) == 0 {
+			return errors.New("it has ended")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s (%w)", missing, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// missing says what an agent still lacks, "" when nothing.
+func (l *Lab) missing(node Node, status api.Status, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	if !status.Ready {
+		return "it says: " + strings.Join(status.NotReady, "; ")
+	}
+	for _, other := range l.Topology.Others(node.Name) {
+		if !slices.ContainsFunc(status.Peers, func(p api.Peer) bool { return p.Node == other.Name && p.Installed }) {
+			return "it lacks the peer " + other.Name
+		}
+	}
+	return ""
+}
+
+// tail returns the last lines of a file, indented.
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "  " + err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
+}

@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warren/internal/lab/netns"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestRecipe shows every command that builds a lab of two nodes, and those with which one leaves.
+func TestRecipe(t *testing.T) {
+	for _, cni := range []CNI{CNIRoutes, CNIVXLAN} {
+		t.Run(string(cni), func(t *testing.T) {
+			recipe := newRecipe(valid(func(s *Spec) { s.Nodes, s.Pods, s.CNI = []int{1, 2}, 1, cni }))
+			n1, n2 := recipe.topo.Nodes[0], recipe.topo.Nodes[1]
+			scripts := slices.Concat(recipe.wire(), recipe.node(n1), recipe.node(n2), recipe.join(n1, n2), recipe.join(n2, n1))
+			golden(t, "recipe-"+string(cni)+".txt", printScripts(scripts)+"\n# n2 leaves\n"+printScripts(recipe.part(n1, n2)))
+		})
+	}
+}
+
+func TestAgentConfig(t *testing.T) {
+	node := valid(nil).Topology().Nodes[0]
+	dirs := nodeDirs{root: "/run/warren-lab/x/n1"}
+	tests := []struct {
+		name    string
+		options AgentOptions
+	}{
+		{name: "defaults"},
+		{name: "everything", options: AgentOptions{Attach: "clsact", Ingress: "device", Mode: "strict", LogLevel: "debug"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			golden(t, "config-"+test.name+".yaml", agentConfig(node, dirs, "/run/warren-lab/x/nodes", test.options))
+		})
+	}
+}
+
+func printScripts(scripts []netns.Script) string {
+	var text strings.Builder
+	for _, script := range scripts {
+		for _, line := range script.Lines {
+			fmt.Fprintf(&text, "%s -n %s %s\n", script.Tool, script.Namespace, line)
+		}
+	}
+	return text.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), -update rewrites it:\n%s", path, diff)
+	}
+}

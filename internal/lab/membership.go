@@ -1,0 +1,108 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"warren/internal/lab/netns"
+)
+
+// Join adds a node with pods to a running lab and returns its name. Where agents run, it returns when
+// every agent has the new peer. The number of a node that left is given out again.
+func Join(ctx context.Context, name string, options Options) (string, error) {
+	var joined string
+	err := change(ctx, name, options, func(l *Lab) (err error) {
+		joined, err = l.join(ctx)
+		return err
+	})
+	if err != nil {
+		return joined, fmt.Errorf("add a node to lab %s: %w", name, err)
+	}
+	l, err := Open(name, options)
+	if err != nil || l.Spec.Agent == nil {
+		return joined, err
+	}
+	return joined, l.WaitReady(ctx, options.ready())
+}
+
+func (l *Lab) join(ctx context.Context) (string, error) {
+	number := l.Spec.nextNode()
+	l.Spec.Nodes = append(slices.Clone(l.Spec.Nodes), number)
+	slices.Sort(l.Spec.Nodes)
+	if err := l.Spec.Validate(); err != nil {
+		return "", err
+	}
+	l.Topology = l.Spec.Topology()
+	// Written first: what follows may be interrupted, and leave must then know the node.
+	if err := saveSpec(l.Spec); err != nil {
+		return "", err
+	}
+	node, _ := l.Topology.Node(nodeName(number))
+	if err := l.makeNode(ctx, node); err != nil {
+		return node.Name, err
+	}
+	recipe := newRecipe(l.Spec)
+	for _, other := range l.Topology.Others(node.Name) {
+		if err := run(ctx, slices.Concat(recipe.join(node, other), recipe.join(other, node))); err != nil {
+			return node.Name, err
+		}
+	}
+	if err := settle(ctx, []Node{node}); err != nil {
+		return node.Name, err
+	}
+	if l.Spec.Agent == nil {
+		return node.Name, nil
+	}
+	return node.Name, l.startAgents([]Node{node})
+}
+
+// Leave removes a node from a running lab as if its machine had been taken away: its agent ends, its
+// record goes, and then the machine.
+func Leave(ctx context.Context, name, nodeName string, options Options) error {
+	err := change(ctx, name, options, func(l *Lab) error { return l.leave(ctx, nodeName) })
+	if err != nil {
+		return fmt.Errorf("remove %s from lab %s: %w", nodeName, name, err)
+	}
+	return nil
+}
+
+func (l *Lab) leave(ctx context.Context, name string) error {
+	node, ok := l.Topology.Node(name)
+	switch {
+	case !ok:
+		return l.unknown(name)
+	case len(l.Topology.Nodes) == 1:
+		return fmt.Errorf("it is the last node; '%s' removes the lab", downCommand(l.Spec.Name))
+	}
+	if err := netns.End(ctx, endTime, node.Namespaces()...); err != nil {
+		return err
+	}
+	if err := os.Remove(l.RecordPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove its record: %w", err)
+	}
+	recipe := newRecipe(l.Spec)
+	for _, other := range l.Topology.Others(name) {
+		// Routes that an interrupted join had not yet made are no reason to keep the node.
+		_ = run(ctx, recipe.part(other, node))
+	}
+	if err := removeThese(ctx, node.Namespaces()); err != nil {
+		return err
+	}
+	root := l.dirs(node).root
+	if err := unmountBelow(root); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(root); err != nil {
+		return fmt.Errorf("remove its files: %w", err)
+	}
+	l.Spec.Nodes = slices.DeleteFunc(l.Spec.Nodes, func(n int) bool { return n == node.Number })
+	return saveSpec(l.Spec)
+}
+
+// RecordPath is the file in which a node's agent publishes its record.
+func (l *Lab) RecordPath(node string) string { return filepath.Join(l.RecordDir(), node+".yaml") }
