@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"warren/internal/api"
+)
+
+func newStatus() *cobra.Command {
+	var q query
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what this node encrypts, with whom, and what is wrong",
+		Long: `Show the agent's state: device, underlay, peers, ways out of the datapath, and problems with
+their remedies. The exit code is 0 when the agent is ready and 1 when it is not.`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			status, err := q.client().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := q.output.print(cmd.OutOrStdout(), status, func(w io.Writer) { printStatus(w, status, time.Now()) }); err != nil {
+				return err
+			}
+			if !status.Ready {
+				return exitError{Code: exitFailure}
+			}
+			return nil
+		},
+	}
+	q.addFlags(cmd)
+	return cmd
+}
+
+func printStatus(w io.Writer, s api.Status, now time.Time) {
+	table(w,
+		[]string{"node", s.Node + " (cluster " + s.Cluster + ")"},
+		[]string{"ready", readiness(s)},
+		[]string{"mode", s.Mode + ", ingress " + s.Ingress},
+		[]string{"key", s.PublicKey},
+		[]string{"addresses", listOr(s.Addresses, "none yet")},
+		[]string{"prefixes", listOr(s.Prefixes, "none")},
+		[]string{"device", deviceLine(s.Device)},
+		[]string{"underlay", underlayLine(s.Underlay)},
+		[]string{"ipcache", fmt.Sprintf("%d prefixes", s.Entries)},
+		[]string{"agent", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, now.Sub(s.Started).Round(time.Second))},
+	)
+	printProblems(w, s.Problems)
+	printPeers(w, s.Peers, now)
+	printReasons(w, s.Reasons)
+}
+
+func readiness(s api.Status) string {
+	if s.Ready {
+		return "yes"
+	}
+	return "no: " + strings.Join(s.NotReady, "; ")
+}
+
+func deviceLine(d api.Device) string {
+	if d.Engine == "" {
+		return d.Name + " (not there yet)"
+	}
+	return fmt.Sprintf("%s, %s WireGuard, port %d, mark %s, MTU %d", d.Name, d.Engine, d.Port, d.Mark, d.MTU)
+}
+
+func underlayLine(devices []api.Underlay) string {
+	var parts []string
+	for _, u := range devices {
+		attach := u.Attach
+		if attach == "" {
+			attach = "NOT ATTACHED"
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s, MTU %d)", u.Name, attach, u.MTU))
+	}
+	return listOr(parts, "none yet")
+}
+
+func printProblems(w io.Writer, problems []api.Problem) {
+	if len(problems) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nPROBLEMS")
+	for _, p := range problems {
+		fmt.Fprintf(w, "  %s: %s\n", p.Where, strings.ReplaceAll(p.Message, "\n", "\n    "))
+		if p.Remedy != "" {
+			fmt.Fprintf(w, "    remedy: %s\n", p.Remedy)
+		}
+	}
+}
+
+func printPeers(w io.Writer, peers []api.Peer, now time.Time) {
+	rows := [][]string{{"PEER", "ENDPOINT", "KEY", "HANDSHAKE", "RECEIVED", "SENT", "ALLOWED IPS"}}
+	for _, p := range peers {
+		rows = append(rows, []string{
+			p.Node, p.Endpoint, p.PublicKey[:min(8, len(p.PublicKey))] + "…", handshake(p, now),
+			byteCount(p.ReceivedBytes), byteCount(p.SentBytes), abbreviate(p.AllowedIPs, 4),
+		})
+	}
+	fmt.Fprintln(w)
+	if len(peers) == 0 {
+		fmt.Fprintln(w, "no peers: no other node has published a record that this one admits")
+		return
+	}
+	table(w, rows...)
+}
+
+func handshake(p api.Peer, now time.Time) string {
+	switch {
+	case !p.Installed:
+		return "not installed"
+	case p.LastHandshake == nil:
+		return "never"
+	}
+	return now.Sub(*p.LastHandshake).Round(time.Second).String() + " ago"
+}
+
+// abbreviate joins at most n of the parts and says how many more there are.
+func abbreviate(parts []string, n int) string {
+	if len(parts) <= n {
+		return strings.Join(parts, " ")
+	}
+	return fmt.Sprintf("%s (+%d)", strings.Join(parts[:n], " "), len(parts)-n)
+}
+
+func printReasons(w io.Writer, reasons []api.Reason) {
+	rows := [][]string{{"PROGRAM", "WAY OUT", "PACKETS", "BYTES", "MEANING"}}
+	for _, r := range reasons {
+		if r.Packets == 0 {
+			continue
+		}
+		rows = append(rows, []string{r.Program, r.Reason, strconv.FormatUint(r.Packets, 10), byteCount(r.Bytes), r.Description})
+	}
+	if len(rows) > 1 {
+		fmt.Fprintln(w)
+		table(w, rows...)
+	}
+}

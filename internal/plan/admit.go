@@ -1,0 +1,156 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"warren/internal/cluster"
+)
+
+// Refusal is a record that does not become a peer, with what to do about it.
+type Refusal struct {
+	Node    cluster.NodeID
+	Problem string
+	Remedy  string
+}
+
+// Admission says which records become peers.
+type Admission struct {
+	// Peers are the admitted records in ID order. A node whose present record is refused is
+	// here with its last admitted one: a bad record never removes a peer.
+	Peers []cluster.Node
+	// Refused are the present records that were not admitted, in ID order.
+	Refused []Refusal
+	// Unreachable are records without any admitted version: their addresses are known to be
+	// machines of the cluster, but nothing can be encrypted to them.
+	Unreachable []cluster.Node
+}
+
+// Admit decides which of the present records become peers of self. A record is refused when it is
+// not valid, when it carries self's name with another key, or a key that self or another node
+// already has, or no address of a family that self has.
+//
+// Of several nodes with one key the one in before (the peers of the last Admission) keeps it; among
+// newcomers the older record has it, then the smaller ID. The result depends on nothing else.
+func Admit(self cluster.Node, records, before []cluster.Node) Admission {
+	judge := newJudge(self, records, before)
+	var admission Admission
+	for _, record := range sortedByID(records) {
+		if record.ID == self.ID && sameKeys(record, self) {
+			continue
+		}
+		refusal := judge.refuse(record)
+		if refusal == nil {
+			admission.Peers = append(admission.Peers, record)
+			continue
+		}
+		refusal.Node = record.ID
+		admission.Refused = append(admission.Refused, *refusal)
+		if last, ok := judge.before[record.ID]; ok && judge.refuse(last) == nil {
+			admission.Peers = append(admission.Peers, last)
+		} else if record.ID != self.ID {
+			admission.Unreachable = append(admission.Unreachable, record)
+		}
+	}
+	return admission
+}
+
+type judge struct {
+	self   cluster.Node
+	before map[cluster.NodeID]cluster.Node
+	owners map[cluster.PublicKey]cluster.NodeID
+}
+
+func newJudge(self cluster.Node, records, before []cluster.Node) *judge {
+	j := &judge{self: self, before: map[cluster.NodeID]cluster.Node{}, owners: map[cluster.PublicKey]cluster.NodeID{}}
+	present := map[cluster.NodeID]bool{}
+	for _, record := range records {
+		present[record.ID] = true
+	}
+	for _, node := range sortedByID(before) {
+		if present[node.ID] {
+			j.before[node.ID] = node
+			j.claim(node)
+		}
+	}
+	newcomers := sortedByID(records)
+	slices.SortStableFunc(newcomers, func(a, b cluster.Node) int { return a.Issued.Compare(b.Issued) })
+	for _, record := range newcomers {
+		if record.Validate() == nil {
+			j.claim(record)
+		}
+	}
+	return j
+}
+
+// claim gives the node those of its keys that nobody has yet.
+func (j *judge) claim(node cluster.Node) {
+	for _, key := range node.Keys {
+		if _, taken := j.owners[key.Public]; !taken {
+			j.owners[key.Public] = node.ID
+		}
+	}
+}
+
+// refuse returns why the record cannot be a peer, or nil.
+func (j *judge) refuse(record cluster.Node) *Refusal {
+	if err := record.Validate(); err != nil {
+		return &Refusal{Problem: err.Error(), Remedy: "correct the record of " + record.ID.Name}
+	}
+	if record.ID == j.self.ID {
+		return &Refusal{
+			Problem: "another machine publishes this node's name with another key",
+			Remedy:  "give one of the two another name (node: in its configuration)",
+		}
+	}
+	for _, key := range record.Keys {
+		if hasKey(j.self, key.Public) {
+			return &Refusal{
+				Problem: fmt.Sprintf("its key %s… is this node's own key", key.Public.Short()),
+				Remedy:  "remove its private.key, so that it makes one of its own, and restart its agent",
+			}
+		}
+		if owner := j.owners[key.Public]; owner != record.ID {
+			return &Refusal{
+				Problem: fmt.Sprintf("its key %s… already belongs to %s", key.Public.Short(), owner),
+				Remedy:  fmt.Sprintf("remove the private.key of %s, so that it makes one of its own, and restart its agent; if it is %s under a new name, remove the old record", record.ID.Name, owner.Name),
+			}
+		}
+	}
+	if _, ok := EndpointOf(j.self, record); !ok {
+		return &Refusal{
+			Problem: "it has no address of a family that this node has, other than this node's own",
+			Remedy:  "give one of the two nodes an address of the other's family (addresses: in its configuration)",
+		}
+	}
+	return nil
+}
+
+// EndpointOf returns the address at which self reaches the tunnel of the node: its first one of a
+// family that self has and that is not self's own.
+func EndpointOf(self, node cluster.Node) (netip.Addr, bool) {
+	for _, addr := range node.Addresses {
+		sameFamily := func(own netip.Addr) bool { return own.Is4() == addr.Is4() }
+		if slices.ContainsFunc(self.Addresses, sameFamily) && !slices.Contains(self.Addresses, addr) {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func sortedByID(nodes []cluster.Node) []cluster.Node {
+	// Issued breaks ties between two records of one ID, so that order of arrival never does.
+	return slices.SortedFunc(slices.Values(nodes), func(a, b cluster.Node) int {
+		return cmp.Or(a.ID.Compare(b.ID), a.Issued.Compare(b.Issued))
+	})
+}
+
+func sameKeys(a, b cluster.Node) bool {
+	return slices.EqualFunc(a.Keys, b.Keys, func(x, y cluster.Key) bool { return x.Public == y.Public })
+}
+
+func hasKey(node cluster.Node, key cluster.PublicKey) bool {
+	return slices.ContainsFunc(node.Keys, func(k cluster.Key) bool { return k.Public == key })
+}

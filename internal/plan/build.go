@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"warren/internal/cluster"
+	"warren/internal/ipcache"
+)
+
+// State is the tunnel and the datapath, as they should be or as they are.
+type State struct {
+	// Peers of the WireGuard device by public key.
+	Peers map[cluster.PublicKey]Peer
+	// AllowedIPs has for every prefix the one peer that may send from it and is sent to.
+	AllowedIPs map[netip.Prefix]cluster.PublicKey
+	// Entries are the datapath's maps.
+	Entries map[netip.Prefix]Entry
+}
+
+// NewState returns an empty state.
+func NewState() State {
+	return State{
+		Peers:      map[cluster.PublicKey]Peer{},
+		AllowedIPs: map[netip.Prefix]cluster.PublicKey{},
+		Entries:    map[netip.Prefix]Entry{},
+	}
+}
+
+// Clone returns a copy that shares nothing.
+func (s State) Clone() State {
+	return State{Peers: maps.Clone(s.Peers), AllowedIPs: maps.Clone(s.AllowedIPs), Entries: maps.Clone(s.Entries)}
+}
+
+// Routes is how admitted nodes are reached: what turns an IPCache entry into a peer and a device.
+type Routes struct {
+	// Peers by public key.
+	Peers map[cluster.PublicKey]Peer
+	// ByPair finds the peer of a (tunnel endpoint, key) pair.
+	ByPair map[cluster.Pair]cluster.PublicKey
+	// Underlay is the index of the underlay device towards a tunnel endpoint; an endpoint that
+	// is not here is reached by the primary one.
+	Underlay map[netip.Addr]uint32
+}
+
+// NewRoutes derives the routes to the admitted peers as seen from self.
+func NewRoutes(self cluster.Node, peers []cluster.Node, underlay map[netip.Addr]uint32) Routes {
+	routes := Routes{Peers: map[cluster.PublicKey]Peer{}, ByPair: map[cluster.Pair]cluster.PublicKey{}, Underlay: underlay}
+	for _, node := range weakestFirst(peers) {
+		endpoint, reachable := EndpointOf(self, node)
+		key, hasKey := node.CurrentKey()
+		if !reachable || !hasKey {
+			continue
+		}
+		routes.Peers[key.Public] = Peer{Key: key.Public, Node: node.ID, Endpoint: netip.AddrPortFrom(endpoint, key.Port)}
+		routes.ByPair[cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(key.Epoch)}] = key.Public
+	}
+	return routes
+}
+
+// weakestFirst orders nodes so that of two with one address, such as a machine and its replacement,
+// the one comes last that owns the address in the IPCache.
+func weakestFirst(nodes []cluster.Node) []cluster.Node {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b cluster.Node) int {
+		return cmp.Or(cmp.Compare(issued(a), issued(b)), cmp.Compare(Resource(b.ID), Resource(a.ID)))
+	})
+}
+
+// Entry returns what the datapath has to know of an IPCache entry.
+func (r Routes) Entry(entry ipcache.Entry) Entry {
+	return Entry{
+		Identity: uint32(entry.Identity),
+		Endpoint: entry.Pair.Endpoint,
+		Key:      entry.Pair.Key,
+		Flags:    entry.Flags,
+		HasPair:  entry.HasPair,
+		Underlay: r.Underlay[entry.Pair.Endpoint],
+	}
+}
+
+// Peer returns the peer whose allowed IPs the prefix of the entry belongs to. ok is false for what is
+// local, for what shall not be encrypted, and for a pair that no admitted node has: the datapath then
+// hands packets to a device that refuses them, so that such a pair fails closed.
+func (r Routes) Peer(entry ipcache.Entry) (key cluster.PublicKey, ok bool) {
+	if !entry.HasPair || entry.Pair.Key == cluster.NoEncryption || entry.Flags&cluster.FlagLocal != 0 {
+		return cluster.PublicKey{}, false
+	}
+	key, ok = r.ByPair[entry.Pair]
+	return key, ok
+}
+
+// Build returns the state that the entries call for.
+func Build(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry]) State {
+	want := NewState()
+	maps.Copy(want.Peers, routes.Peers)
+	for prefix, entry := range entries {
+		want.Entries[prefix] = routes.Entry(entry)
+		if key, ok := routes.Peer(entry); ok {
+			want.AllowedIPs[prefix] = key
+		}
+	}
+	return want
+}

@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"warren/internal/cluster"
+)
+
+// anyChange draws news about four nodes that fight for few keys and addresses.
+func anyChange(t *rapid.T) Change {
+	name := rapid.SampledFrom([]string{"n2", "n3", "n4", "n5"}).Draw(t, "node")
+	if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+		gone := id(name)
+		return Change{Delete: &gone}
+	}
+	n := node(name, rapid.ByteRange(1, 5).Draw(t, "key"), rapid.IntRange(0, 2).Draw(t, "age"))
+	if rapid.IntRange(0, 4).Draw(t, "address") == 0 {
+		n.Addresses = []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", rapid.IntRange(1, 5).Draw(t, "host")))}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
+		n.Keys = nil
+	}
+	return Change{Upsert: &n}
+}
+
+// TestWorldChangesAreComplete follows a world by its changes alone and compares with building anew.
+func TestWorldChangesAreComplete(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		world := NewWorld(cluster.SourceDirectory)
+		self := node("n1", 1, 0)
+		world.Apply(Change{Self: &self})
+		have := NewState()
+		for range rapid.IntRange(1, 15).Draw(t, "rounds") {
+			world.Apply(anyChange(t))
+			if rapid.IntRange(0, 9).Draw(t, "address change") == 0 {
+				self.Prefixes = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.42.%d.0/24", rapid.IntRange(1, 5).Draw(t, "own")))}
+				world.Apply(Change{Self: &self})
+			}
+			scope := world.Changed()
+			have.Apply(Diff(world.Want(scope), scope.Of(have), Options{Prune: true}))
+			if diff := cmp.Diff(world.Want(Scope{All: true}), have, byValue); diff != "" {
+				t.Fatalf("followed by changes (-want +got):\n%s", diff)
+			}
+			for prefix, key := range have.AllowedIPs {
+				if _, ok := have.Peers[key]; !ok {
+					t.Fatalf("%s is given to a peer that is not there", prefix)
+				}
+			}
+		}
+	})
+}
+
+// TestWorldForgetsTheOrder: without refused records, which leave the node's last admitted one in force,
+// the state is a function of the present records.
+func TestWorldForgetsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		present := map[string]cluster.Node{}
+		world := NewWorld(cluster.SourceDirectory)
+		self := node("n1", 1, 0)
+		world.Apply(Change{Self: &self})
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			change := anyChange(t)
+			if change.Delete != nil {
+				delete(present, change.Delete.Name)
+			} else if n := change.Upsert; n.Validate() == nil && n.Addresses[0] != self.Addresses[0] {
+				n.Keys[0].Public = publicKey(n.ID.Name[1]) // everyone has a key of its own
+				present[n.ID.Name] = *n
+			} else {
+				continue
+			}
+			world.Apply(change)
+		}
+		fresh := NewWorld(cluster.SourceDirectory)
+		for _, n := range rapid.Permutation(slices.SortedFunc(maps.Values(present), func(a, b cluster.Node) int { return a.ID.Compare(b.ID) })).Draw(t, "order") {
+			fresh.Apply(Change{Upsert: &n})
+		}
+		fresh.Apply(Change{Self: &self}) // last, for once
+		if diff := cmp.Diff(fresh.Want(Scope{All: true}), world.Want(Scope{All: true}), byValue); diff != "" {
+			t.Fatalf("by history, not by facts (-fresh +history):\n%s", diff)
+		}
+	})
+}
+
+func TestWorldSituations(t *testing.T) {
+	self := node("n1", 1, 0)
+	n2, n3 := node("n2", 2, 0), node("n3", 3, 5)
+	replacement := with(n3, func(n *cluster.Node) { n.Addresses = n2.Addresses })
+	copycat := with(n3, func(n *cluster.Node) { n.Keys = n2.Keys })
+	for _, test := range []struct {
+		name    string
+		records []cluster.Node
+		prefix  string
+		peer    cluster.PublicKey // zero: nobody
+		entry   Entry
+	}{
+		{
+			name: "a peer's address is encrypted to", records: []cluster.Node{n2}, prefix: "10.0.0.2/32", peer: publicKey(2),
+			entry: Entry{Identity: 6, Endpoint: n2.Addresses[0], Key: 1, HasPair: true, Flags: cluster.FlagNode},
+		},
+		{
+			name: "a peer's pods go through its address", records: []cluster.Node{n2}, prefix: "10.42.2.0/24", peer: publicKey(2),
+			entry: Entry{Identity: 3, Endpoint: n2.Addresses[0], Key: 1, HasPair: true},
+		},
+		{
+			name: "own addresses are local and nobody's", records: []cluster.Node{n2}, prefix: "10.0.0.1/32",
+			entry: Entry{Identity: 1, Flags: cluster.FlagNode | cluster.FlagLocal},
+		},
+		{
+			name: "a replaced machine with the same address: the younger record has it (k3s 5216)", records: []cluster.Node{n2, replacement},
+			prefix: "10.0.0.2/32", peer: publicKey(3),
+			entry: Entry{Identity: 6, Endpoint: n2.Addresses[0], Key: 1, HasPair: true, Flags: cluster.FlagNode},
+		},
+		{
+			name: "a refused newcomer is known, and nothing is encrypted to it", records: []cluster.Node{n2, copycat}, prefix: "10.0.0.3/32",
+			entry: Entry{Identity: 6, Flags: cluster.FlagNode},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			world := NewWorld(cluster.SourceDirectory)
+			world.Apply(Change{Self: &self}, Change{Underlay: map[netip.Addr]uint32{}})
+			for _, n := range test.records {
+				world.Apply(Change{Upsert: &n})
+			}
+			state := world.Want(Scope{All: true})
+			prefix := netip.MustParsePrefix(test.prefix)
+			if diff := cmp.Diff(test.entry, state.Entries[prefix], byValue); diff != "" {
+				t.Errorf("entry (-want +got):\n%s", diff)
+			}
+			if got := state.AllowedIPs[prefix]; got != test.peer {
+				t.Errorf("peer %s, want %s", got.Short(), test.peer.Short())
+			}
+		})
+	}
+}
+
+func TestEndpointRoaming(t *testing.T) {
+	self, n2 := node("n1", 1, 0), node("n2", 2, 0)
+	n2.Addresses = append(n2.Addresses, netip.MustParseAddr("10.9.0.2"))
+	world := NewWorld(cluster.SourceDirectory)
+	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
+	for _, test := range []struct{ name, actual, want string }{
+		{"where it was put", "10.0.0.2:51880", "10.0.0.2:51880"},
+		{"at another address of the node", "10.9.0.2:51880", "10.0.0.2:51880"},
+		{"at a pod's address (cilium 36491)", "10.42.2.1:51880", "10.42.2.1:51880"},
+		{"at another port", "10.0.0.2:4000", "10.0.0.2:4000"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := world.Endpoint(publicKey(2), netip.MustParseAddrPort(test.actual))
+			if got.String() != test.want {
+				t.Errorf("seen as %s, want %s", got, test.want)
+			}
+		})
+	}
+}
