@@ -9,13 +9,30 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/config"
+	"warren/internal/datapath/model"
 	"warren/internal/ipcache"
 )
 
 // renderers make the parts of the pages that the code says first, by the name in the page.
 var renderers = map[string]func() string{
+	"config":    configuration,
+	"reasons":   reasons,
 	"sources":   sources,
 	"apiserver": apiServerExample,
+}
+
+func configuration() string { return "```yaml\n" + config.Example() + "```\n" }
+
+func reasons() string {
+	var rows [][]string
+	for _, reason := range model.Reasons() {
+		var programs []string
+		for _, program := range reason.Programs() {
+			programs = append(programs, program.String())
+		}
+		rows = append(rows, []string{"`" + reason.String() + "`", code(programs), reason.Description()})
+	}
+	return table([]string{"reason", "given by", "the packet was, and what becomes of it"}, rows)
 }
 
 // sourceMeanings say where the facts of a source come from.
