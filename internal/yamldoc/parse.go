@@ -192,6 +192,12 @@ func (d *Document) place(at *token.Position) string {
 	return fmt.Sprintf("%s:%d:%d", d.name, at.Line, at.Column)
 }
 
+// Has reports whether the document that was decoded has something at key.
+func (d *Document) Has(key string) bool {
+	_, ok := d.at[key]
+	return ok
+}
+
 // Where returns "file:line:column" of the value at key ("keys[0].port"). A value that is not in the
 // document stands where what should hold it stands: at worst, on the first line.
 func (d *Document) Where(key string) string {

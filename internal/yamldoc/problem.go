@@ -43,6 +43,24 @@ func Explain(err error) Problem {
 	return Problem{Message: message, Remedy: remedy}
 }
 
+// ExplainAll makes problems from an error, joined or single, whose parts follow the habit
+// "key: message; remedy", as those of cluster.Node.Validate do.
+func ExplainAll(err error) Problems {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var problems Problems
+		for _, part := range joined.Unwrap() {
+			problems = append(problems, ExplainAll(part)...)
+		}
+		return problems
+	}
+	if err == nil {
+		return nil
+	}
+	p := Explain(err)
+	p.Key, p.Message, _ = strings.Cut(p.Message, ": ")
+	return Problems{p}
+}
+
 // Problems are all the problems of a document, in its order. As an error it has one line for each.
 type Problems []Problem
 

@@ -191,6 +191,25 @@ func TestWhere(t *testing.T) {
 	}
 }
 
+func TestExplainAll(t *testing.T) {
+	err := errors.Join(
+		errors.New("keys[0].epoch: 0; epochs count from 1"),
+		errors.New(`name: "N1": only a-z, 0-9`),
+		errors.Join(errors.New("addresses: none; a node needs one; at least")),
+	)
+	want := Problems{
+		{Key: "keys[0].epoch", Message: "0", Remedy: "epochs count from 1"},
+		{Key: "name", Message: `"N1": only a-z, 0-9`},
+		{Key: "addresses", Message: "none", Remedy: "a node needs one; at least"},
+	}
+	if diff := cmp.Diff(want, ExplainAll(err)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := ExplainAll(nil); got != nil {
+		t.Errorf("no error: %v", got)
+	}
+}
+
 // TestHostile holds the bounds that keep one document from stopping the machine that reads it.
 func TestHostile(t *testing.T) {
 	repeat := func(text string) string { return strings.Repeat(text, MaxSize/len(text)) }

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"strings"
+
+	"warren/internal/yamldoc"
+)
+
+// Key describes one value that can be configured.
+type Key struct {
+	// Name is the path in the file, "dir.path".
+	Name string
+	// Help says what it does, in one or two sentences.
+	Help string
+	// Default is the default as Set reads it; lists are separated by commas.
+	Default string
+	// Values are the words that may be given; nil when any value of the type may.
+	Values []string
+}
+
+// Flag returns the name of the flag that sets the key: "dir-path" for "dir.path".
+func (k Key) Flag() string { return strings.ReplaceAll(k.Name, ".", "-") }
+
+// Keys returns every key, in the order of the file.
+func Keys() []Key {
+	c := Default()
+	keys := make([]Key, 0, len(rules))
+	for i, leaf := range yamldoc.Leaves(&c) {
+		keys = append(keys, Key{Name: leaf.Key, Help: rules[i].help, Default: yamldoc.Text(leaf.Value), Values: rules[i].words})
+	}
+	return keys
+}
+
+// Set gives one key a value from text, as a flag does: the value wins over the file's. The value is
+// checked at once, and again with all others by Validate; an error names the flag and leaves c as it was.
+func (c *Config) Set(key, value string) error {
+	changed := *c
+	changed.flags = map[string]string{key: "--" + Key{Name: key}.Flag()}
+	maps.Copy(changed.flags, c.flags)
+	if err := yamldoc.SetText(&changed, key, value); err != nil {
+		return changed.blame(key, err)
+	}
+	if err := changed.problemsOf(key).Err(); err != nil {
+		return err
+	}
+	*c = changed
+	return nil
+}
+
+// blame places an error of SetText at the flag.
+func (c Config) blame(key string, err error) error {
+	var p yamldoc.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	p.Where, p.Key = c.where(key, strings.TrimPrefix(p.Key, key))
+	return p
+}
+
+// rule is what is known of a key besides its type and default.
+type rule struct {
+	key   string
+	help  string
+	words []string                   // the only values, nil for any
+	check func(c Config, say report) // nil when any value of the type will do
+}
+
+// report takes a problem with a value, in the form "message; remedy". part is "" for the value itself,
+// "[1]" for the second element of a list.
+type report func(part string, err error)
+
+// rules has one row for each key, in the order of Config.
+var rules = []rule{
+	{key: "cluster", check: checkCluster,
+		help: "Name of the cluster. Nodes of other clusters are never peers."},
+	{key: "node", check: checkNode,
+		help: "Name of this node, unique in the cluster. Empty: the host's name, lower-cased, up to the first dot."},
+	{key: "addresses", check: checkAddresses,
+		help: "Addresses of this node on its underlay devices; the first of each family is the tunnel endpoint. Empty: found by the agent."},
+	{key: "prefixes", check: checkPrefixes,
+		help: "What lives behind this node: its pod CIDRs, or addresses of single pods."},
+	{key: "discovery", words: words(DiscoveryDir),
+		help: "How nodes find each other. dir: one YAML record per node in a folder."},
+	{key: "dir.path", check: absolute(func(c Config) string { return c.Dir.Path }),
+		help: "Folder of the records. This node writes its own there."},
+	{key: "dir.rescan", check: between(minRescan, maxRescan, func(c Config) Duration { return c.Dir.Rescan }),
+		help: "How often the folder is read even when the file system reports no change (NFS)."},
+	{key: "mode", words: words(ModeObserve, ModePermissive, ModeStrict),
+		help: "observe: only count. permissive: encrypt towards known peers, the rest passes in clear and is counted. strict: drop what cannot be encrypted."},
+	{key: "ingress", words: words(IngressUnderlay, IngressDevice),
+		help: "Where the kernel meets decrypted packets. underlay: on the device they would have come in by, so that firewall rules keep their meaning. device: on the WireGuard device."},
+	{key: "engine", words: words(EngineAuto, EngineKernel, EngineUserspace),
+		help: "Who encrypts. auto: the kernel's WireGuard where there is one, otherwise the process `warren tunnel`."},
+	{key: "device", check: checkDevice,
+		help: "Name of the WireGuard device."},
+	{key: "port", check: checkPort,
+		help: "UDP port of the WireGuard device, on every address of the node."},
+	{key: "mark", check: checkMark,
+		help: "Packet mark of what is encrypted, value/mask. Choose bits that nothing else on the node uses."},
+	{key: "mtu", check: checkMTU,
+		help: "MTU of the WireGuard device in bytes. 0: from the underlay."},
+	{key: "underlay", check: checkUnderlay,
+		help: "Names of the devices that lead to other nodes, as shell patterns (eth*). Empty: the devices that carry the node's addresses."},
+	{key: "state-dir", check: absolute(func(c Config) string { return c.StateDir }),
+		help: "Folder for what must survive a reboot: the private key and the last known state."},
+	{key: "run-dir", check: checkRunDir,
+		help: "Folder for what need not survive a reboot: the agent's socket."},
+	{key: "bpf-dir", check: absolute(func(c Config) string { return c.BPFDir }),
+		help: "Folder on a BPF file system, for the programs and maps that outlive the agent."},
+	{key: "metrics-address", check: checkMetricsAddress,
+		help: "host:port for Prometheus metrics and health over HTTP. Empty: none."},
+	{key: "log-level", words: words(LogDebug, LogInfo, LogWarn, LogError),
+		help: "Least level that is logged."},
+	{key: "log-format", words: words(LogText, LogJSON),
+		help: "Form of the log lines."},
+	{key: "resync", check: between(minResync, maxResync, func(c Config) Duration { return c.Resync }),
+		help: "How often the kernel's state is read and repaired, also when nothing changed."},
+	{key: "ipcache.max-addresses", check: sized(maxAddresses, func(c Config) uint32 { return c.IPCache.MaxAddresses }),
+		help: "Most single addresses that the kernel's map holds. A change takes effect when the datapath is set up anew."},
+	{key: "ipcache.max-prefixes", check: sized(maxPrefixes, func(c Config) uint32 { return c.IPCache.MaxPrefixes }),
+		help: "Most prefixes that the kernel's map holds. A change takes effect when the datapath is set up anew."},
+	{key: "attach", words: words(AttachAuto, AttachTCX, AttachClsact),
+		help: "How programs are attached, for tests. auto: TCX on Linux 6.6 and later, otherwise clsact."},
+}
+
+func words[T ~string](values ...T) []string {
+	texts := make([]string, len(values))
+	for i, value := range values {
+		texts[i] = string(value)
+	}
+	return texts
+}
