@@ -1,0 +1,45 @@
+package userspace
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/tun"
+)
+
+// link is the TUN device without its ups and downs. WireGuard in user space opens its UDP sockets
+// when the link comes up, where a taken port is nobody's error any more, and forgets all sessions
+// when it goes down. Warren's is up from the start: a taken port is the error of the request
+// that asked for it, and a link that was set down for a moment comes back with its sessions.
+type link struct {
+	tun.Device
+	events chan tun.Event
+}
+
+// createLink makes a TUN device; it is gone when it is closed or the process ends. The name must be
+// free in this network namespace.
+func createLink(name string, mtu int) (*link, error) {
+	device, err := tun.CreateTUN(name, mtu)
+	if err == unix.EBUSY {
+		return nil, fmt.Errorf("create TUN device %s: %w: another tunnel process has it", name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create TUN device %s: %w", name, err)
+	}
+	l := &link{Device: device, events: make(chan tun.Event)}
+	go l.forward()
+	return l, nil
+}
+
+// Events implements tun.Device.
+func (l *link) Events() <-chan tun.Event { return l.events }
+
+// forward ends when the TUN device is closed.
+func (l *link) forward() {
+	defer close(l.events)
+	for event := range l.Device.Events() {
+		if event&tun.EventMTUUpdate != 0 {
+			l.events <- tun.EventMTUUpdate
+		}
+	}
+}
