@@ -1,0 +1,418 @@
+package userspace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warren/internal/wireguard/userspace"
+	"warren/internal/wireguard/wgtest"
+)
+
+// patience is for what takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+// TestMain: the test binary is `warren tunnel` (see wgtest.Main) and an agent that dies.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == "agent" {
+		if err := runAgent(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	wgtest.Main(m)
+}
+
+// runAgent starts a tunnel, prints its process id, and waits to be killed.
+func runAgent(executable, device, runDir string) error {
+	tunnel := userspace.NewTunnel(
+		userspace.TunnelOptions{Executable: executable, Device: device, MTU: 1400, RunDir: runDir}, slog.New(slog.DiscardHandler))
+	process, err := tunnel.Ensure(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println(process.PID)
+	time.Sleep(patience)
+	return nil
+}
+
+func TestEnsureStartsOnceAndAdopts(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	first := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	started := first.Ensure(t)
+	if started.Adopted || started.PID == 0 {
+		t.Errorf("the first Ensure: %+v, want a new process", started)
+	}
+	if again := first.Ensure(t); again != (userspace.Process{PID: started.PID, Adopted: true}) {
+		t.Errorf("the second Ensure: %+v, want process %d adopted", again, started.PID)
+	}
+	next := namespace.NewTunnel(t, userspace.TunnelOptions{Device: first.Device}) // the next agent
+	if adopted := next.Ensure(t); adopted != (userspace.Process{PID: started.PID, Adopted: true}) {
+		t.Errorf("Ensure of the next agent: %+v, want process %d adopted", adopted, started.PID)
+	}
+	if pid, alive := userspace.Find(first.Device); pid != started.PID || !alive {
+		t.Errorf("Find: %d, %v; want %d, alive", pid, alive, started.PID)
+	}
+	if got := mtu(t, namespace, first.Device); got != 1400 {
+		t.Errorf("MTU %d, want 1400", got)
+	}
+}
+
+// TestRacingAgents: however many agents want a tunnel at the same time, there is one.
+func TestRacingAgents(t *testing.T) {
+	namespace, runDir, device := wgtest.NewNamespace(t), t.TempDir(), wgtest.DeviceName()
+	const agents = 6
+	tunnels, processes := make([]wgtest.Tunnel, agents), make([]userspace.Process, agents)
+	for i := range tunnels {
+		tunnels[i] = namespace.NewTunnel(t, userspace.TunnelOptions{Device: device, RunDir: runDir, Timeout: patience})
+	}
+	var wait sync.WaitGroup
+	for i, tunnel := range tunnels {
+		wait.Go(func() { processes[i] = tunnel.Ensure(t) })
+	}
+	wait.Wait()
+	starters := 0
+	for _, process := range processes {
+		if process.PID != processes[0].PID {
+			t.Errorf("two tunnels: %d and %d", process.PID, processes[0].PID)
+		}
+		if !process.Adopted {
+			starters++
+		}
+	}
+	if starters != 1 {
+		t.Errorf("%d agents started a process, want 1", starters)
+	}
+}
+
+// TestOutlivesAgent: neither kill -9 of the agent nor of everything in its process group and
+// session ends the tunnel, and the next agent adopts it.
+func TestOutlivesAgent(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	agent := exec.Command(tunnel.Executable, "agent", tunnel.Executable, tunnel.Device, tunnel.RunDir)
+	agent.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	agent.Stderr = os.Stderr
+	stdout, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace.Do(t, agent.Start)
+	var pid int
+	if _, err := fmt.Fscan(stdout, &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(-agent.Process.Pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait()
+	if adopted := tunnel.Ensure(t); adopted != (userspace.Process{PID: pid, Adopted: true}) {
+		t.Errorf("Ensure after the agent was killed: %+v, want process %d adopted", adopted, pid)
+	}
+}
+
+// TestDetached looks at what the process has of its parent: nothing.
+func TestDetached(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	var inherited [2]int // not close-on-exec, as what an agent gets from a careless parent
+	if err := unix.Pipe(inherited[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited[0])
+	defer unix.Close(inherited[1])
+	t.Setenv("WARREN_TEST_SECRET", "hunter2")
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	pid := tunnel.Ensure(t).PID
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	if session, err := unix.Getsid(pid); err != nil || session != pid {
+		t.Errorf("session %d, %v; want its own", session, err)
+	}
+	if dir, err := os.Readlink(proc + "cwd"); err != nil || dir != "/" {
+		t.Errorf("works in %s, %v; want /", dir, err)
+	}
+	if environment, err := os.ReadFile(proc + "environ"); err != nil || len(environment) != 0 {
+		t.Errorf("environment %q, %v; want none", environment, err)
+	}
+	log := filepath.Join(tunnel.RunDir, "tunnel-"+tunnel.Device+".log")
+	for fd, want := range []string{os.DevNull, log, log} {
+		if got, err := os.Readlink(proc + "fd/" + strconv.Itoa(fd)); err != nil || got != want {
+			t.Errorf("file %d is %s, %v; want %s", fd, got, err, want)
+		}
+	}
+	pipe, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", inherited[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(proc + "fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name, _ := os.Readlink(proc + "fd/" + file.Name()); name == pipe {
+			t.Errorf("it has the parent's %s", pipe)
+		}
+	}
+	if info, err := os.Stat(log); err != nil || info.Mode() != 0o600 {
+		t.Errorf("log: %v, %v; want mode 0600", info.Mode(), err)
+	}
+	if info, err := os.Stat(socketOf(tunnel.Device)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("socket: %v, %v; want mode 0600", info.Mode(), err)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(t *testing.T, namespace *wgtest.Namespace, device string, pid int)
+	}{
+		{"when its device is deleted", func(t *testing.T, namespace *wgtest.Namespace, device string, _ int) {
+			namespace.IP(t, "link", "delete", device)
+		}},
+		{"on SIGTERM", func(t *testing.T, _ *wgtest.Namespace, _ string, pid int) { kill(t, pid, unix.SIGTERM) }},
+		{"on SIGINT", func(t *testing.T, _ *wgtest.Namespace, _ string, pid int) { kill(t, pid, unix.SIGINT) }},
+		{"when stopped", func(t *testing.T, _ *wgtest.Namespace, device string, _ int) { stop(t, device) }},
+		{"when stopped while it hangs", func(t *testing.T, _ *wgtest.Namespace, device string, pid int) {
+			kill(t, pid, unix.SIGSTOP)
+			stop(t, device)
+		}},
+		{"when killed, and what is left is removed by Stop", func(t *testing.T, _ *wgtest.Namespace, device string, pid int) {
+			kill(t, pid, unix.SIGKILL)
+			eventually(t, "the socket refuses", func() bool {
+				_, err := net.Dial("unix", socketOf(device))
+				return errors.Is(err, syscall.ECONNREFUSED)
+			})
+			stop(t, device)
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			namespace := wgtest.NewNamespace(t)
+			tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+			process := tunnel.Ensure(t)
+			test.end(t, namespace, tunnel.Device, process.PID)
+			eventually(t, "the process is gone", func() bool { return dead(process.PID) })
+			if _, err := os.Lstat(socketOf(tunnel.Device)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the socket is still there: %v", err)
+			}
+			if links := namespace.Output(t, "ip", "-brief", "link"); strings.Contains(links, tunnel.Device) {
+				t.Errorf("the device is still there:\n%s", links)
+			}
+			if pid, alive := userspace.Find(tunnel.Device); alive {
+				t.Errorf("Find: process %d", pid)
+			}
+			if next := tunnel.Ensure(t); next.Adopted || next.PID == process.PID {
+				t.Errorf("the next one: %+v, want a new process", next)
+			}
+		})
+	}
+}
+
+func TestSurvives(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	process := tunnel.Ensure(t)
+	kill(t, process.PID, unix.SIGHUP)
+	if err := os.Remove(socketOf(tunnel.Device)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its socket is back", func() bool {
+		pid, alive := userspace.Find(tunnel.Device)
+		return alive && pid == process.PID
+	})
+}
+
+// TestStaleSocket: a new tunnel takes the place of a socket whose process was killed.
+func TestStaleSocket(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	process := tunnel.Ensure(t)
+	kill(t, process.PID, unix.SIGKILL)
+	eventually(t, "it is dead", func() bool { return dead(process.PID) })
+	if _, err := os.Lstat(socketOf(tunnel.Device)); err != nil {
+		t.Fatalf("the test is void: %v", err)
+	}
+	if next := tunnel.Ensure(t); next.Adopted || next.PID == process.PID {
+		t.Errorf("Ensure: %+v, want a new process", next)
+	}
+	log, err := os.ReadFile(filepath.Join(tunnel.RunDir, "tunnel-"+tunnel.Device+".log.old"))
+	if err != nil || !strings.Contains(string(log), "tunnel is up") {
+		t.Errorf("the log of the one before is %q, %v", log, err)
+	}
+}
+
+func TestEnsureFails(t *testing.T) {
+	script := func(text string) string {
+		path := filepath.Join(t.TempDir(), "script")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tests := []struct {
+		name    string
+		options userspace.TunnelOptions
+		prepare func(t *testing.T, namespace *wgtest.Namespace, device string)
+		wants   []string
+	}{
+		{name: "no such executable", options: userspace.TunnelOptions{Executable: "/nonexistent"}, wants: []string{"/nonexistent"}},
+		{name: "it ends at once", options: userspace.TunnelOptions{Executable: script("echo no such luck >&2; exit 3")},
+			wants: []string{"it ended at once: no such luck"}},
+		{name: "it never gets ready", options: userspace.TunnelOptions{Executable: script("echo I wait; exec sleep 600"), Timeout: time.Second},
+			wants: []string{"it is not ready: ", "deadline", "I wait"}},
+		{name: "a long log is cut", options: userspace.TunnelOptions{Executable: script("seq 100000; echo the end; exit 1")}, wants: []string{"the end"}},
+		{name: "a device of that name is there",
+			prepare: func(t *testing.T, namespace *wgtest.Namespace, device string) {
+				namespace.IP(t, "link", "add", device, "type", "veth")
+			},
+			wants: []string{"create TUN device"}},
+		{name: "the device is in another namespace", options: userspace.TunnelOptions{Timeout: time.Second},
+			prepare: func(t *testing.T, _ *wgtest.Namespace, device string) {
+				wgtest.NewNamespace(t).NewTunnel(t, userspace.TunnelOptions{Device: device}).Ensure(t)
+			},
+			wants: []string{"serves /var/run/wireguard/", "folder of their own"}},
+		{name: "bad name", options: userspace.TunnelOptions{Device: "../../etc/x"}, wants: []string{`"../../etc/x"`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			namespace := wgtest.NewNamespace(t)
+			options := test.options
+			if options.Device == "" {
+				options.Device = wgtest.DeviceName()
+			}
+			options.RunDir = t.TempDir()
+			if options.Executable == "" {
+				options.Executable = os.Args[0]
+			}
+			if test.prepare != nil {
+				test.prepare(t, namespace, options.Device)
+			}
+			before := children(t)
+			tunnel := userspace.NewTunnel(options, slog.New(slog.DiscardHandler))
+			namespace.Do(t, func() error {
+				_, err := tunnel.Ensure(t.Context())
+				if err == nil {
+					return errors.New("Ensure succeeded")
+				}
+				for _, want := range append(test.wants, options.Device) {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("error %q does not say %q", err, want)
+					}
+				}
+				if len(err.Error()) > 2048 {
+					t.Errorf("the error has %d bytes", len(err.Error()))
+				}
+				return nil
+			})
+			if after := children(t); !maps.Equal(before, after) {
+				t.Errorf("children before %v, after %v: what did not get ready is still there", before, after)
+			}
+		})
+	}
+}
+
+// children returns the process ids of the children of this process, zombies included.
+func children(t *testing.T) map[string]bool {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := map[string]bool{}
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat) // gone since
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			pids[filepath.Base(filepath.Dir(stat))] = true
+		}
+	}
+	return pids
+}
+
+// TestEnsureWaitsForTheLock: an agent that hangs with the lock makes the others fail, in time.
+func TestEnsureWaitsForTheLock(t *testing.T) {
+	device, runDir := wgtest.DeviceName(), t.TempDir()
+	file, err := os.Create(filepath.Join(runDir, "tunnel-"+device+".lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	tunnel := userspace.NewTunnel(userspace.TunnelOptions{
+		Executable: os.Args[0], Device: device, RunDir: runDir, Timeout: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	if _, err := tunnel.Ensure(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), file.Name()) {
+		t.Errorf("Ensure: %v, want %v and the lock's name", err, context.DeadlineExceeded)
+	}
+}
+
+func TestStopNothing(t *testing.T) {
+	if err := userspace.Stop(t.Context(), wgtest.DeviceName()); err != nil {
+		t.Error(err)
+	}
+	if err := userspace.Stop(t.Context(), "a/b"); err == nil {
+		t.Error("Stop of a/b succeeded")
+	}
+}
+
+func socketOf(device string) string { return "/var/run/wireguard/" + device + ".sock" }
+
+func mtu(t *testing.T, namespace *wgtest.Namespace, device string) int {
+	t.Helper()
+	var size int
+	namespace.Do(t, func() error {
+		link, err := net.InterfaceByName(device)
+		if err == nil {
+			size = link.MTU
+		}
+		return err
+	})
+	return size
+}
+
+func kill(t *testing.T, pid int, signal unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(pid, signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stop(t *testing.T, device string) {
+	t.Helper()
+	if err := userspace.Stop(t.Context(), device); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dead is true for a zombie, too: its parent here is the test.
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", patience, what)
+}
