@@ -16,6 +16,7 @@ import (
 // renderers make the parts of the pages that the code says first, by the name in the page.
 var renderers = map[string]func() string{
 	"config":    configuration,
+	"metrics":   metricsTable,
 	"reasons":   reasons,
 	"sources":   sources,
 	"apiserver": apiServerExample,
