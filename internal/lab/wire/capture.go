@@ -1,0 +1,221 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warren/internal/lab/netns"
+)
+
+// ErrIncomplete says that the capture missed something, so nothing can be concluded from it.
+var ErrIncomplete = errors.New("the capture is incomplete")
+
+const (
+	receiveBuffer = 64 << 20  // bytes of frames that may wait to be read
+	largestFrame  = 256 << 10 // more than a GSO packet of the kernel's
+	mostFrames    = 2_000_000 // kept in memory, some 200 bytes each
+)
+
+// Options say what a capture looks for.
+type Options struct {
+	Cluster Cluster
+	// Magic is the beginning of all markers of this run.
+	Magic [MagicLen]byte
+}
+
+// Capture is a running capture of all that enters the switch. Every frame is seen once, at the port
+// by which it came.
+type Capture struct {
+	file    *os.File
+	ports   map[int]string // by device index
+	options Options
+	done    chan struct{}
+
+	mutex  sync.Mutex
+	frames []Frame
+	err    error // why it is incomplete
+}
+
+// Listen starts a capture in the switch's namespace. Every device there but the bridge and lo is a
+// port. From its return on, no frame is missed unnoticed.
+func Listen(namespace, bridge string, options Options) (*Capture, error) {
+	c := &Capture{options: options, done: make(chan struct{})}
+	if err := netns.Do(namespace, func() error { return c.open(bridge) }); err != nil {
+		return nil, fmt.Errorf("capture in namespace %s: %w", namespace, err)
+	}
+	go c.read()
+	return c, nil
+}
+
+func (c *Capture) open(bridge string) error {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("list the ports: %w", err)
+	}
+	c.ports = map[int]string{}
+	for _, device := range devices {
+		if device.Name != bridge && device.Name != "lo" {
+			c.ports[device.Index] = device.Name
+		}
+	}
+	// Protocol 0 receives nothing yet: the options come first.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a packet socket: %w", err)
+	}
+	c.file = os.NewFile(uintptr(fd), "packet socket")
+	if err := configure(fd); err != nil {
+		_ = c.file.Close()
+		return err
+	}
+	return nil
+}
+
+func configure(fd int) error {
+	for _, option := range []struct {
+		name              string
+		level, opt, value int
+	}{
+		{"the receive buffer", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
+		{"time stamps", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW, 1},
+		{"incoming only", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
+	} {
+		if err := unix.SetsockoptInt(fd, option.level, option.opt, option.value); err != nil {
+			return fmt.Errorf("set %s of the packet socket: %w", option.name, err)
+		}
+	}
+	everything := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL)}
+	if err := unix.Bind(fd, everything); err != nil {
+		return fmt.Errorf("bind the packet socket: %w", err)
+	}
+	return nil
+}
+
+func networkOrder(n uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
+}
+
+// read takes frames until Close.
+func (c *Capture) read() {
+	defer close(c.done)
+	buffer, control := make([]byte, largestFrame), make([]byte, 512)
+	connection, err := c.file.SyscallConn()
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	for {
+		var n, controlLen, flags int
+		var from unix.Sockaddr
+		var received error
+		err := connection.Read(func(fd uintptr) bool {
+			n, controlLen, flags, from, received = unix.Recvmsg(int(fd), buffer, control, 0)
+			return !errors.Is(received, unix.EAGAIN)
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if err = errors.Join(err, received); err != nil {
+			c.fail(err)
+			return
+		}
+		if flags&unix.MSG_TRUNC != 0 {
+			c.fail(fmt.Errorf("a frame of more than %d bytes", largestFrame))
+		}
+		c.keep(buffer[:n], control[:controlLen], from)
+	}
+}
+
+func (c *Capture) keep(raw, control []byte, from unix.Sockaddr) {
+	link, ok := from.(*unix.SockaddrLinklayer)
+	if !ok {
+		return
+	}
+	port, ok := c.ports[link.Ifindex]
+	if !ok {
+		return // the bridge itself, which repeats what its ports received
+	}
+	frame := inspect(raw, c.options.Cluster, c.options.Magic)
+	frame.Port, frame.Time = port, timestamp(control)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if len(c.frames) == mostFrames {
+		c.err = fmt.Errorf("more than %d frames", mostFrames)
+		return
+	}
+	c.frames = append(c.frames, frame)
+}
+
+func (c *Capture) fail(err error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// timestamp reads the kernel's time of reception; without one it is now.
+func timestamp(control []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Now()
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS_NEW && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	return time.Now()
+}
+
+// Saw returns the ports by which frames with the marker have come so far, sorted.
+func (c *Capture) Saw(marker Marker) []string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var ports []string
+	for _, frame := range c.frames {
+		if slices.Contains(frame.Markers, marker) && !slices.Contains(ports, frame.Port) {
+			ports = append(ports, frame.Port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// Close ends the capture and returns the frames in the order in which they came, fragments settled.
+// ErrIncomplete when one was lost.
+func (c *Capture) Close() ([]Frame, error) {
+	statistics, err := c.statistics()
+	_ = c.file.SetReadDeadline(time.Unix(1, 0))
+	<-c.done
+	_ = c.file.Close()
+	switch {
+	case c.err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrIncomplete, c.err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: ask for lost frames: %w", ErrIncomplete, err)
+	case statistics.Drops > 0:
+		return nil, fmt.Errorf("%w: the kernel dropped %d of %d frames for want of buffer", ErrIncomplete, statistics.Drops, statistics.Packets)
+	}
+	Settle(c.frames)
+	return c.frames, nil
+}
+
+func (c *Capture) statistics() (statistics *unix.TpacketStats, err error) {
+	connection, err := c.file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	controlErr := connection.Control(func(fd uintptr) {
+		statistics, err = unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	})
+	return statistics, errors.Join(controlErr, err)
+}

@@ -1,0 +1,98 @@
+package wire
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Kind is what a frame is, seen by somebody who wants nothing in clear between nodes.
+type Kind uint8
+
+const (
+	// Outside: not between nodes of the cluster.
+	Outside Kind = iota
+	// Clear: between nodes, and readable by whoever is on the wire.
+	Clear
+	// WireGuard: between nodes, and a message of the WireGuard protocol from and to its port.
+	WireGuard
+	// Piece: a later fragment between nodes; Settle tells what it is a piece of.
+	Piece
+	// Neighbours: ARP, or neighbour discovery that no router has forwarded.
+	Neighbours
+)
+
+// String returns the word used in reports.
+func (k Kind) String() string {
+	return [...]string{"outside", "clear", "wireguard", "piece", "neighbours"}[k]
+}
+
+// Cluster is what Judge knows of the nodes.
+type Cluster struct {
+	// MACs of the nodes' devices on the wire.
+	MACs map[MAC]bool
+	// Nodes are the nodes' addresses on the wire: WireGuard has no others.
+	Nodes map[netip.Addr]bool
+	// Prefixes of everything that belongs to the cluster, the nodes' addresses included.
+	Prefixes []netip.Prefix
+	// Port of WireGuard.
+	Port uint16
+}
+
+// Judge tells what a frame is. When in doubt it is clear text.
+func (c Cluster) Judge(p Packet) Kind {
+	switch {
+	case p.EtherType == etherARP, p.neighbourDiscovery():
+		return Neighbours
+	case !c.between(p):
+		return Outside
+	case c.nodeToNode(p) && p.Flow.Protocol == protoUDP && p.Fragment.Offset > 0:
+		return Piece
+	case c.nodeToNode(p) && c.wireGuard(p):
+		return WireGuard
+	}
+	return Clear
+}
+
+// between accepts what is addressed to a node, by Ethernet or by IP. Multicast of the link and
+// addresses of others are not.
+func (c Cluster) between(p Packet) bool {
+	return c.MACs[p.Destination] || c.contains(p.Flow.Destination.Addr())
+}
+
+func (c Cluster) contains(addr netip.Addr) bool {
+	for _, prefix := range c.Prefixes {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c Cluster) nodeToNode(p Packet) bool {
+	return c.Nodes[p.Flow.Source.Addr()] && c.Nodes[p.Flow.Destination.Addr()]
+}
+
+// neighbourDiscovery accepts ICMPv6 133–137 with the hop limit that proves it was not forwarded
+// (RFC 4861 §6, §7).
+func (p Packet) neighbourDiscovery() bool {
+	return p.Flow.Protocol == protoICMP6 && p.ICMPType >= 133 && p.ICMPType <= 137 && p.HopLimit == 255 && !p.Fragment.IsPiece()
+}
+
+// wireGuard accepts the four messages of the protocol by type, reserved bytes and length
+// (wireguard.com/protocol). The port alone is not enough: anybody can send from it.
+func (c Cluster) wireGuard(p Packet) bool {
+	if p.Flow.Protocol != protoUDP || p.Flow.Source.Port() != c.Port || p.Flow.Destination.Port() != c.Port || len(p.Payload) < 4 {
+		return false
+	}
+	switch binary.LittleEndian.Uint32(p.Payload) {
+	case 1: // handshake initiation
+		return p.UDPLength == 148
+	case 2: // handshake response
+		return p.UDPLength == 92
+	case 3: // cookie
+		return p.UDPLength == 64
+	case 4: // header 16, data padded to 16, tag 16
+		return p.UDPLength >= 32 && p.UDPLength%16 == 0
+	}
+	return false
+}
