@@ -110,7 +110,8 @@ func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 func parseKey(text string) ([KeyLen]byte, error) {
 	var key [KeyLen]byte
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != KeyLen {
+	// The decoder passes over line breaks; a key has none.
+	if err != nil || len(raw) != KeyLen || len(text) != base64.StdEncoding.EncodedLen(KeyLen) {
 		return key, ErrKeyFormat // never %q of the text: it may be a private key
 	}
 	copy(key[:], raw)

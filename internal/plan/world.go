@@ -49,6 +49,17 @@ func (s Scope) Of(state State) State {
 	return state.Restrict(maps.Keys(s.Prefixes), maps.Keys(s.Peers))
 }
 
+// Add widens the scope by another one.
+func (s *Scope) Add(other Scope) {
+	s.All = s.All || other.All
+	for prefix := range other.Prefixes {
+		s.addPrefix(prefix)
+	}
+	for key := range other.Peers {
+		s.addPeer(key)
+	}
+}
+
 func (s *Scope) addPrefix(prefix netip.Prefix) {
 	if s.Prefixes == nil {
 		s.Prefixes = map[netip.Prefix]struct{}{}
@@ -228,4 +239,10 @@ func equalNodes(a, b cluster.Node) bool {
 	return a.ID == b.ID && a.Issued.Equal(b.Issued) && a.Version == b.Version &&
 		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Prefixes, b.Prefixes) &&
 		slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Capabilities, b.Capabilities)
+}
+
+// SameContent reports whether two records say the same, whenever they were issued.
+func SameContent(a, b cluster.Node) bool {
+	a.Issued = b.Issued
+	return equalNodes(a, b)
 }

@@ -1,0 +1,172 @@
+// Package metrics turns what the agent knows into Prometheus metrics. It is the only importer of the
+// Prometheus client, holds no state of its own, and asks for a Snapshot at each scrape.
+//
+//	handler := metrics.Handler(func(ctx context.Context) (metrics.Snapshot, error) { … })
+//	mux.Handle("GET /metrics", handler)
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// scrapeTimeout bounds how long a scrape waits for the agent.
+const scrapeTimeout = 5 * time.Second
+
+// Snapshot is the agent's state at one moment.
+type Snapshot struct {
+	Version, Engine, Mode string
+	Ready                 bool
+	Synced                bool
+	Entries               int
+	NodesRefused          int
+	Conflicts             int
+	Problems              int
+	Pending               int // operations that are not carried out yet
+	Attached              int // underlay devices with the datapath on them
+	Underlays             int // underlay devices
+	DeviceMTU             int
+	Peers                 []Peer
+	Reasons               []Reason
+	PeerReasons           []PeerReason
+	Failures              map[string]uint64 // failed rounds by step since the start
+	Rounds                uint64            // rounds of reconciliation since the start
+	Repairs               uint64            // drift that was found and mended
+}
+
+// Peer is one WireGuard peer.
+type Peer struct {
+	Node          string
+	Received      uint64 // bytes
+	Sent          uint64 // bytes
+	LastHandshake time.Time
+}
+
+// Reason is a way out of a datapath program.
+type Reason struct {
+	Program, Reason string
+	Packets, Bytes  uint64
+}
+
+// PeerReason is an abnormal way out with the node that it concerns.
+type PeerReason struct {
+	Node, Program, Reason string
+	Packets, Bytes        uint64
+}
+
+// Handler serves the metrics of each scrape's snapshot, and those of the Go runtime and the process.
+// When there is no snapshot, the scrape fails: metrics that stand still would look like health.
+func Handler(snapshot func(context.Context) (Snapshot, error)) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collector{snapshot},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, Timeout: 2 * scrapeTimeout})
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("warren_"+name, help, labels, nil)
+}
+
+// The metrics. Each help says what to do when the value moves.
+var (
+	build                             = describe("build_info", "Always 1. Versions that differ between nodes mean an unfinished upgrade.", "version", "engine", "mode")
+	ready                             = describe("ready", "1 when the node encrypts as configured. At 0, `warren status` says why.")
+	synced                            = describe("discovery_synced", "1 when discovery has delivered everything once. At 0 nothing is removed; look at the discovery engine.")
+	entries                           = describe("ipcache_entries", "Prefixes in the IPCache. A sudden fall means that records are disappearing.")
+	refused                           = describe("nodes_refused", "Records that were not admitted. Above 0, `warren nodes` names them and the remedy.")
+	conflicts                         = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
+	problems                          = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
+	pending                           = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
+	underlays                         = describe("underlay_devices", "Devices by which clear packets can leave this node.")
+	attached                          = describe("underlay_attached", "Underlay devices with the datapath on them. Less than warren_underlay_devices means that packets leave unseen.")
+	mtu                               = describe("device_mtu_bytes", "MTU of the WireGuard device. It follows the underlay's MTU.")
+	received                          = describe("peer_received_bytes_total", "UDP payload received from the peer. When it stands still while sent grows, the peer cannot decrypt or answer.", "node")
+	sent                              = describe("peer_sent_bytes_total", "UDP payload sent to the peer.", "node")
+	handshake                         = describe("peer_handshake_timestamp_seconds", "Unix time of the last handshake, 0 before the first. Older than 3 minutes under traffic: the peer does not answer.", "node")
+	packets                           = describe("datapath_packets_total", "Packets by program and way out (docs/architecture.md has the table).", "program", "reason")
+	byteTotal                         = describe("datapath_bytes_total", "Bytes by program and way out.", "program", "reason")
+	peerPackets                       = describe("peer_datapath_packets_total", "Packets that left in clear or were dropped although they concern this node. Any growth needs an explanation.", "node", "program", "reason")
+	failures                          = describe("failures_total", "Rounds in which a step failed and will be retried. Growth: `warren status` shows the error.", "step")
+	rounds                            = describe("rounds_total", "Rounds of reconciliation.")
+	repairs                           = describe("repairs_total", "Drift that was found and mended. Growth: something else on this node changes what Warren set up.")
+	descriptions                      = []*prometheus.Desc{build, ready, synced, entries, refused, conflicts, problems, pending, underlays, attached, mtu, received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, repairs}
+	_            prometheus.Collector = collector{}
+)
+
+type collector struct {
+	snapshot func(context.Context) (Snapshot, error)
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range descriptions {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	s, err := c.snapshot(ctx)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(build, err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	gauge(build, 1, s.Version, s.Engine, s.Mode)
+	gauge(ready, truth(s.Ready))
+	gauge(synced, truth(s.Synced))
+	gauge(entries, float64(s.Entries))
+	gauge(refused, float64(s.NodesRefused))
+	gauge(conflicts, float64(s.Conflicts))
+	gauge(problems, float64(s.Problems))
+	gauge(pending, float64(s.Pending))
+	gauge(underlays, float64(s.Underlays))
+	gauge(attached, float64(s.Attached))
+	gauge(mtu, float64(s.DeviceMTU))
+	counter(rounds, s.Rounds)
+	counter(repairs, s.Repairs)
+	for step, n := range s.Failures {
+		counter(failures, n, step)
+	}
+	for _, p := range s.Peers {
+		counter(received, p.Received, p.Node)
+		counter(sent, p.Sent, p.Node)
+		gauge(handshake, unix(p.LastHandshake), p.Node)
+	}
+	for _, r := range s.Reasons {
+		counter(packets, r.Packets, r.Program, r.Reason)
+		counter(byteTotal, r.Bytes, r.Program, r.Reason)
+	}
+	for _, r := range s.PeerReasons {
+		counter(peerPackets, r.Packets, r.Node, r.Program, r.Reason)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}
