@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"warren/internal/api"
+	"warren/internal/cluster"
+	"warren/internal/datapath"
+	"warren/internal/datapath/model"
+	"warren/internal/netdev"
+	"warren/internal/plan"
+)
+
+// step is one part of a round. Its name is a metric label and the place of its problem.
+type step struct {
+	name   string
+	remedy string
+	run    func(context.Context) error
+}
+
+// round brings the node to what is wanted. A full round looks at links, device and programs, and reads
+// what is actual first; the other kind looks at what changed. A step that fails ends the round,
+// since the next ones build on it.
+func (a *agent) round(ctx context.Context, full bool) error {
+	a.rounds++
+	steps := []step{{"state", "warren ipcache list and wg show have what is there", a.converge}}
+	if full || !a.view.complete {
+		a.pending.All = true
+		steps = []step{
+			{"underlay", "set addresses: and underlay: in the configuration", a.observeLinks},
+			{"device", "", a.ensureDevice},
+			{"datapath", "", a.ensureDatapath},
+			{"read", "", a.readState},
+			steps[0],
+			{"record", "make the folder of records writable for the agent", a.publish},
+		}
+	}
+	a.view.complete = false
+	for _, s := range steps {
+		err := s.run(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.problems.set("step "+s.name, stepProblem(s, err), time.Now(), a.Log)
+		if err != nil {
+			a.failures[s.name]++
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	a.view.complete = true
+	return nil
+}
+
+func stepProblem(s step, err error) []api.Problem {
+	if err == nil {
+		return nil
+	}
+	return []api.Problem{{Where: s.name, Message: err.Error(), Remedy: s.remedy}}
+}
+
+// observeLinks finds this node's addresses and underlay devices.
+func (a *agent) observeLinks(context.Context) error {
+	links, err := a.links.Links()
+	if err != nil {
+		return err
+	}
+	addrs := a.Config.Addresses
+	if len(addrs) == 0 {
+		if addrs, err = netdev.DetectAddresses(links, a.links.RouteTo); err != nil {
+			return err
+		}
+	}
+	underlays, err := netdev.Underlays(links, addrs, a.Config.Underlay)
+	if err != nil {
+		return err
+	}
+	a.view.underlays = underlays
+	a.view.primary = primary(underlays, addrs[0])
+	self := a.selfNode(addrs)
+	a.apply(plan.Change{Self: &self}, plan.Change{Underlay: a.underlayRoutes()})
+	return nil
+}
+
+// primary returns the index of the device with the node's first address, or of the first device.
+func primary(underlays []netdev.Link, first netip.Addr) uint32 {
+	for _, link := range underlays {
+		if link.HasAddr(first) {
+			return link.Index
+		}
+	}
+	return underlays[0].Index
+}
+
+func (a *agent) selfNode(addrs []netip.Addr) cluster.Node {
+	self := a.world.Self()
+	next := cluster.Node{
+		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Version: a.Version, Issued: self.Issued,
+		Keys: []cluster.Key{{Public: a.key.Public(), Epoch: 1, Port: a.Config.Port}},
+	}
+	if !plan.SameContent(self, next) {
+		next.Issued = time.Now().UTC().Truncate(time.Second)
+	}
+	return next
+}
+
+// underlayRoutes asks the kernel by which underlay device each tunnel endpoint is reached, where
+// there are several devices to choose from.
+func (a *agent) underlayRoutes() map[netip.Addr]uint32 {
+	routes := map[netip.Addr]uint32{}
+	if len(a.view.underlays) < 2 {
+		return routes
+	}
+	for _, peer := range a.world.Routes().Peers {
+		route, err := a.links.RouteTo(peer.Endpoint.Addr())
+		isUnderlay := func(l netdev.Link) bool { return l.Index == route.Ifindex }
+		if err == nil && route.Ifindex != a.view.primary && slices.ContainsFunc(a.view.underlays, isUnderlay) {
+			routes[peer.Endpoint.Addr()] = route.Ifindex
+		}
+	}
+	return routes
+}
+
+// wantDevice is the WireGuard device as configured. Its MTU fits the smallest underlay.
+func (a *agent) wantDevice() plan.Device {
+	c := a.Config
+	mtu := c.MTU
+	if mtu == 0 {
+		smallest := slices.MinFunc(a.view.underlays, func(a, b netdev.Link) int { return a.MTU - b.MTU })
+		mtu = plan.InnerMTU(smallest.MTU, a.anyEndpointIPv6())
+	}
+	return plan.Device{Name: c.Device, Port: c.Port, Mark: c.Mark.Value, MTU: mtu}
+}
+
+func (a *agent) anyEndpointIPv6() bool {
+	for _, peer := range a.world.Routes().Peers {
+		if peer.Endpoint.Addr().Is6() {
+			return true
+		}
+	}
+	return false
+}
+
+// ensureDevice makes the WireGuard device, or adopts it, and gives it key, port and mark.
+func (a *agent) ensureDevice(ctx context.Context) error {
+	want := a.wantDevice()
+	link, err := a.device.ensure(ctx, want)
+	if err != nil {
+		return err
+	}
+	if before := a.view.link.Index; before != 0 && before != link.Index {
+		a.repaired("the WireGuard device was replaced", "device", want.Name)
+	}
+	a.view.link = link
+	return a.wg.Configure(want, a.key)
+}
+
+// ensureDatapath loads the programs as configured and attaches them to the underlay and the device.
+func (a *agent) ensureDatapath(ctx context.Context) error {
+	c := a.Config
+	constants := model.Config{
+		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
+	}
+	err := errors.Join(constants.Mode.UnmarshalText([]byte(c.Mode)), constants.Ingress.UnmarshalText([]byte(c.Ingress)))
+	if err != nil {
+		return err
+	}
+	if err := a.data.Configure(constants); err != nil {
+		return err
+	}
+	var underlays []datapath.Underlay
+	for _, link := range a.view.underlays {
+		underlays = append(underlays, datapath.Underlay{Index: link.Index, Name: link.Name, MAC: link.MAC, L3: link.L3})
+	}
+	if err := a.data.Sync(ctx, underlays, a.view.link.Index); err != nil {
+		return err
+	}
+	a.view.attachments, err = a.data.Attachments()
+	return err
+}
+
+// readState reads what the kernel has. What differs from what this agent had put there is drift.
+func (a *agent) readState(context.Context) error {
+	actual, err := a.wg.Read()
+	if err != nil {
+		return err
+	}
+	entries, err := a.data.Entries()
+	if err != nil {
+		return err
+	}
+	have := plan.NewState()
+	have.Entries = entries
+	for _, peer := range actual.Peers {
+		key := peer.Peer.Key
+		peer.Peer.Endpoint = a.world.Endpoint(key, peer.Peer.Endpoint)
+		have.Peers[key] = peer.Peer
+		for _, prefix := range peer.AllowedIPs {
+			have.AllowedIPs[prefix] = key
+		}
+	}
+	if drift := plan.Diff(a.have, have, plan.Options{Prune: true}); drift.Len() > 0 && a.view.published {
+		a.repaired("peers or entries had been changed", "operations", drift.Len())
+	}
+	a.have = have
+	return nil
+}
+
+func (a *agent) repaired(what string, args ...any) {
+	a.repairs++
+	a.Log.Warn("drift: "+what, args...)
+}
+
+// converge applies what differs between wanted and actual within the pending scope.
+func (a *agent) converge(context.Context) error {
+	scope := a.pending
+	ops := plan.Diff(a.world.Want(scope), scope.Of(a.have), plan.Options{Prune: a.synced})
+	if err := a.carryOut(ops); err != nil {
+		return err // the next round reads anew and looks at everything
+	}
+	a.have.Apply(ops)
+	a.pending = plan.Scope{}
+	if ops.Len() > 0 {
+		a.Log.Info("state changed", "peers_set", len(ops.SetPeers), "peers_removed", len(ops.RemovePeers), "allowed_ips", len(ops.AllowedIPs),
+			"entries_set", len(ops.SetEntries), "entries_deleted", len(ops.DeleteEntries))
+	}
+	return nil
+}
+
+// carryOut runs the operations in their order. What one of them cannot do does not keep the others
+// from being done; an entry whose peer is missing drops packets rather than letting them out.
+func (a *agent) carryOut(ops plan.Ops) error {
+	problems := []error{a.wg.SetPeers(ops.SetPeers), a.wg.GiveIPs(ops.AllowedIPs)}
+	_, err := a.data.Apply(ops.SetEntries, ops.DeleteEntries)
+	problems = append(problems, err, a.wg.OrphanIPs(ops.Orphans), a.wg.RemovePeers(ops.RemovePeers))
+	return errors.Join(problems...)
+}
+
+// publish writes this node's own record, if it is not there as it should be.
+func (a *agent) publish(ctx context.Context) error {
+	if err := a.folder.Publish(ctx, a.world.Self()); err != nil {
+		return err
+	}
+	a.view.published = true
+	return nil
+}

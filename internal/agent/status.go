@@ -1,0 +1,346 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"warren/internal/api"
+	"warren/internal/cluster"
+	"warren/internal/ipcache"
+	"warren/internal/metrics"
+	"warren/internal/netdev"
+	"warren/internal/plan"
+	"warren/internal/wireguard"
+)
+
+// notReady lists what keeps this node from encrypting as configured.
+func (a *agent) notReady() []string {
+	missing := []string{}
+	if !a.synced {
+		missing = append(missing, "discovery has not delivered all records yet")
+	}
+	if !a.view.published {
+		missing = append(missing, "this node's own record is not published yet")
+	}
+	if !a.view.complete || !a.pending.Empty() {
+		missing = append(missing, "changes are not in the kernel yet")
+	}
+	for _, p := range a.problems.all() {
+		if isStep(p.Where) {
+			missing = append(missing, p.Where+": "+p.Message)
+		}
+	}
+	return missing
+}
+
+func isStep(where string) bool {
+	return slices.Contains([]string{"underlay", "device", "datapath", "read", "state", "record"}, where)
+}
+
+func (a *agent) status() (api.Status, error) {
+	self, missing := a.world.Self(), a.notReady()
+	actual, err := a.wg.Read()
+	if err != nil && !errors.Is(err, wireguard.ErrNoDevice) {
+		return api.Status{}, err
+	}
+	reasons, err := a.reasons()
+	if err != nil {
+		return api.Status{}, err
+	}
+	return api.Status{
+		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
+		Ready: len(missing) == 0, NotReady: missing,
+		Mode: string(a.Config.Mode), Ingress: string(a.Config.Ingress), PublicKey: a.key.Public().String(),
+		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes),
+		Device: a.deviceStatus(actual), Underlay: a.underlayStatus(), Peers: a.peers(actual),
+		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
+	}, nil
+}
+
+func (a *agent) deviceStatus(actual wireguard.Actual) api.Device {
+	device := api.Device{Name: a.Config.Device, Port: actual.Port, Mark: a.Config.Mark.String()}
+	if actual.Engine != 0 {
+		device.Engine, device.Index, device.MTU = actual.Engine.String(), a.view.link.Index, a.view.link.MTU
+	}
+	return device
+}
+
+func (a *agent) underlayStatus() []api.Underlay {
+	list := []api.Underlay{}
+	for _, link := range a.view.underlays {
+		list = append(list, api.Underlay{
+			Name: link.Name, Index: link.Index, MTU: link.MTU, Attach: a.attachedBy(link),
+			Primary: link.Index == a.view.primary, Addrs: texts(link.Addrs),
+		})
+	}
+	return list
+}
+
+// attachedBy returns how both programs are attached to an underlay, "" when one is missing.
+func (a *agent) attachedBy(link netdev.Link) string {
+	how, hooks := "", 0
+	for _, attachment := range a.view.attachments {
+		if attachment.Ifindex == link.Index && attachment.ProgramID != 0 {
+			how = attachment.Mode.String()
+			hooks++
+		}
+	}
+	if hooks < 2 {
+		return ""
+	}
+	return how
+}
+
+func (a *agent) peers(actual wireguard.Actual) []api.Peer {
+	states := map[cluster.PublicKey]wireguard.PeerState{}
+	for _, state := range actual.Peers {
+		states[state.Peer.Key] = state
+	}
+	list := []api.Peer{}
+	for _, node := range a.world.Admission().Peers {
+		key, _ := node.CurrentKey()
+		want, ok := a.world.Routes().Peers[key.Public]
+		if !ok {
+			continue
+		}
+		state, installed := states[key.Public]
+		peer := api.Peer{
+			Node: node.ID.Name, Cluster: node.ID.Cluster, PublicKey: key.Public.String(), Epoch: key.Epoch, Endpoint: want.Endpoint.String(),
+			AllowedIPs: texts(state.AllowedIPs), ReceivedBytes: state.Rx, SentBytes: state.Tx, Installed: installed && len(state.AllowedIPs) > 0,
+		}
+		if !state.LastHandshake.IsZero() {
+			handshake := state.LastHandshake.UTC()
+			peer.LastHandshake = &handshake
+		}
+		list = append(list, peer)
+	}
+	return list
+}
+
+func (a *agent) reasons() ([]api.Reason, error) {
+	counters, err := a.data.Counters()
+	if err != nil {
+		return nil, err
+	}
+	list := []api.Reason{}
+	for _, c := range counters {
+		list = append(list, api.Reason{
+			Program: c.Program.String(), Reason: c.Reason.String(), Packets: c.Packets, Bytes: c.Bytes, Description: c.Reason.Description(),
+		})
+	}
+	return list, nil
+}
+
+func (a *agent) nodes() []api.Node {
+	admission := a.world.Admission()
+	problems := map[cluster.NodeID]string{}
+	for _, r := range admission.Refused {
+		problems[r.Node] = r.Problem + "; remedy: " + r.Remedy
+	}
+	list := []api.Node{nodeStatus(a.world.Self(), "self", "")}
+	list[0].Self = true
+	for _, node := range a.world.Records() {
+		problem, refused := problems[node.ID]
+		switch {
+		case refused:
+			list = append(list, nodeStatus(node, "refused", problem))
+		case node.ID != a.id:
+			list = append(list, nodeStatus(node, "peer", ""))
+		}
+	}
+	return list
+}
+
+func nodeStatus(node cluster.Node, state, problem string) api.Node {
+	status := api.Node{
+		Name: node.ID.Name, Cluster: node.ID.Cluster, Addresses: orEmpty(node.Addresses), Prefixes: orEmpty(node.Prefixes), Keys: []api.Key{},
+		Issued: node.Issued, Capabilities: orEmpty(node.Capabilities), Version: node.Version, State: state, Problem: problem,
+	}
+	for _, key := range node.Keys {
+		status.Keys = append(status.Keys, api.Key{Public: key.Public.String(), Epoch: key.Epoch, Port: key.Port})
+	}
+	return status
+}
+
+func (a *agent) entries() []api.Entry {
+	list := make([]api.Entry, 0, a.world.Cache().Len())
+	for prefix, entry := range a.world.Cache().All() {
+		list = append(list, entryStatus(prefix, entry))
+	}
+	return list
+}
+
+func (a *agent) entry(addr netip.Addr) (api.EntryDetail, error) {
+	prefix, entry, ok := a.world.Cache().Lookup(addr)
+	if !ok {
+		return api.EntryDetail{}, fmt.Errorf("%w: no prefix covers %s; it is not in the cluster, and packets to it pass as they are", api.ErrNotFound, addr)
+	}
+	detail := api.EntryDetail{Entry: entryStatus(prefix, entry), Address: addr.String(), Facts: []api.Fact{}, Fields: []api.FieldFrom{}}
+	if explanation, ok := a.world.Cache().Explain(prefix); ok {
+		explain(&detail, explanation)
+	}
+	kernel, found, err := a.data.Lookup(addr)
+	if err != nil {
+		return api.EntryDetail{}, err
+	}
+	if found {
+		status := kernelStatus(prefix, kernel)
+		detail.Kernel = &status
+		detail.Agree = kernel == a.world.Routes().Entry(entry)
+	}
+	return detail, nil
+}
+
+func explain(detail *api.EntryDetail, explanation ipcache.Explanation) {
+	for _, evidence := range explanation.Facts {
+		detail.Facts = append(detail.Facts, factStatus(evidence.Fact))
+	}
+	from := func(field string, fact *cluster.Fact) {
+		if fact != nil {
+			detail.Fields = append(detail.Fields, api.FieldFrom{Field: field, Source: fact.Source, Resource: fact.Resource})
+		}
+	}
+	from("owner", explanation.Owner)
+	from("pair", explanation.Pair)
+	for _, label := range explanation.Labels {
+		from(label.Label, label.Fact)
+	}
+}
+
+func factStatus(fact cluster.Fact) api.Fact {
+	status := api.Fact{
+		Prefix: fact.Prefix, Source: fact.Source, Resource: fact.Resource, Labels: orEmpty(fact.Info.Labels),
+		Endpoint: endpointText(fact.Info.Pair.Endpoint, fact.Info.HasPair), Key: uint8(fact.Info.Pair.Key), HasPair: fact.Info.HasPair,
+		Owner: fact.Info.Owner.String(), Flags: flagTexts(fact.Info.Flags),
+	}
+	if fact.Issued != 0 {
+		issued := time.Unix(fact.Issued, 0).UTC()
+		status.Issued = &issued
+	}
+	return status
+}
+
+func entryStatus(prefix netip.Prefix, entry ipcache.Entry) api.Entry {
+	return api.Entry{
+		Prefix: prefix, Identity: uint32(entry.Identity), Labels: orEmpty(entry.Labels.Strings()),
+		Endpoint: endpointText(entry.Pair.Endpoint, entry.HasPair), Key: uint8(entry.Pair.Key), HasPair: entry.HasPair,
+		Owner: entry.Owner.String(), Flags: flagTexts(entry.Flags),
+	}
+}
+
+// kernelStatus is what the datapath finds for an address of the prefix. It knows neither labels nor owner.
+func kernelStatus(prefix netip.Prefix, e plan.Entry) api.Entry {
+	return api.Entry{
+		Prefix: prefix, Identity: e.Identity, Labels: []string{}, Endpoint: endpointText(e.Endpoint, e.HasPair),
+		Key: uint8(e.Key), HasPair: e.HasPair, Owner: cluster.NodeID{}.String(), Flags: flagTexts(e.Flags),
+	}
+}
+
+func endpointText(addr netip.Addr, has bool) string {
+	if !has || !addr.IsValid() {
+		return ""
+	}
+	return addr.String()
+}
+
+func flagTexts(flags cluster.Flags) []string {
+	list := []string{}
+	if flags&cluster.FlagNode != 0 {
+		list = append(list, "node")
+	}
+	if flags&cluster.FlagLocal != 0 {
+		list = append(list, "local")
+	}
+	return list
+}
+
+// snapshot is the status in the form that metrics needs.
+func (a *agent) snapshot(ctx context.Context) (s metrics.Snapshot, err error) {
+	askErr := a.ask(ctx, func() { s, err = a.metrics() })
+	return s, errors.Join(askErr, err)
+}
+
+func (a *agent) metrics() (metrics.Snapshot, error) {
+	status, err := a.status()
+	if err != nil {
+		return metrics.Snapshot{}, err
+	}
+	s := metrics.Snapshot{
+		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
+		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),
+		Problems: len(status.Problems), Pending: a.pendingOperations(), Underlays: len(status.Underlay), DeviceMTU: status.Device.MTU,
+		Failures: a.failures, Rounds: a.rounds, Repairs: a.repairs,
+	}
+	for _, u := range status.Underlay {
+		if u.Attach != "" {
+			s.Attached++
+		}
+	}
+	for _, p := range status.Peers {
+		peer := metrics.Peer{Node: p.Node, Received: p.ReceivedBytes, Sent: p.SentBytes}
+		if p.LastHandshake != nil {
+			peer.LastHandshake = *p.LastHandshake
+		}
+		s.Peers = append(s.Peers, peer)
+	}
+	for _, r := range status.Reasons {
+		s.Reasons = append(s.Reasons, metrics.Reason{Program: r.Program, Reason: r.Reason, Packets: r.Packets, Bytes: r.Bytes})
+	}
+	s.PeerReasons, err = a.peerReasons()
+	return s, err
+}
+
+// pendingOperations counts what a round would do now.
+func (a *agent) pendingOperations() int {
+	if a.pending.Empty() {
+		return 0
+	}
+	return plan.Diff(a.world.Want(a.pending), a.pending.Of(a.have), plan.Options{Prune: a.synced}).Len()
+}
+
+// peerReasons names the node behind each endpoint that the datapath counted abnormal packets for.
+func (a *agent) peerReasons() ([]metrics.PeerReason, error) {
+	counters, err := a.data.PeerCounters()
+	if err != nil {
+		return nil, err
+	}
+	names := map[netip.Addr]string{}
+	for _, peer := range a.world.Routes().Peers {
+		names[peer.Endpoint.Addr()] = peer.Node.Name
+	}
+	type key struct{ node, program, reason string }
+	sums := map[key]metrics.PeerReason{}
+	for _, c := range counters {
+		node, ok := names[c.Endpoint]
+		if !ok {
+			node = "unknown"
+		}
+		k := key{node, c.Program.String(), c.Reason.String()}
+		sums[k] = metrics.PeerReason{Node: node, Program: k.program, Reason: k.reason, Packets: sums[k].Packets + c.Packets, Bytes: sums[k].Bytes + c.Bytes}
+	}
+	list := make([]metrics.PeerReason, 0, len(sums))
+	for _, r := range sums {
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	list := make([]string, 0, len(values))
+	for _, value := range values {
+		list = append(list, value.String())
+	}
+	return list
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"warren/internal/wireguard/userspace"
+)
+
+func newTunnel() *cobra.Command {
+	var options userspace.Options
+	cmd := &cobra.Command{
+		Use:   "tunnel",
+		Short: "Run a userspace WireGuard device, for kernels without WireGuard",
+		Long: `Make a TUN device and encrypt what goes through it, as a kernel WireGuard device would. The agent
+starts this where the kernel has no WireGuard, and configures it through its socket in
+/var/run/wireguard. It outlives the agent, and ends when its device is deleted or at SIGTERM.`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return userspace.Run(cmd.Context(), options)
+		},
+	}
+	cmd.Flags().StringVar(&options.Device, "device", "warren0", "name of the device")
+	cmd.Flags().IntVar(&options.MTU, "mtu", 0, "MTU in bytes (0 = WireGuard's default)")
+	return cmd
+}
