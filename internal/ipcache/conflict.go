@@ -32,12 +32,12 @@ type Conflict struct {
 // facts are memories and in no conflict. The cost is that of the disagreements, not of the map.
 func (c *Cache) Conflicts() []Conflict {
 	nodes := slices.SortedFunc(maps.Keys(c.conflicted), func(a, b handle) int {
-		return c.trie.nodes.at(a).key.compare(c.trie.nodes.at(b).key)
+		return c.trie.nodes.at(a).key().compare(c.trie.nodes.at(b).key())
 	})
 	var conflicts []Conflict
 	for _, h := range nodes {
 		n := c.trie.nodes.at(h)
-		conflicts = append(conflicts, c.conflictsAt(n.key.prefix(), c.records.at(n.record))...)
+		conflicts = append(conflicts, c.conflictsAt(n.key().prefix(), c.records.at(n.record))...)
 	}
 	return conflicts
 }

@@ -44,7 +44,7 @@ func (c *Cache) Explain(prefix netip.Prefix) (Explanation, bool) {
 		return Explanation{}, false
 	}
 	entry := c.records.at(n.record).entry
-	e := Explanation{Prefix: n.key.prefix(), Entry: c.entry(entry), Facts: c.evidence(n.key, entry.owner)}
+	e := Explanation{Prefix: n.key().prefix(), Entry: c.entry(entry), Facts: c.evidence(n.key(), entry.owner)}
 	e.Owner = e.first(func(info cluster.Info) bool { return info.Owner != cluster.NodeID{} })
 	e.Pair = e.first(func(info cluster.Info) bool { return info.HasPair })
 	for label := range e.Entry.Labels.All() {

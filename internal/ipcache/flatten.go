@@ -52,6 +52,16 @@ func (s *store) owner(covers []*record) handle {
 	return 0
 }
 
+// needy reports whether a record takes its owner or its pair from its covers, should they have one.
+func (s *store) needy(r *record) bool {
+	owner, pair := s.owner([]*record{r}), false
+	for h := r.facts; h != 0; h = s.facts.at(h).next {
+		says := s.facts.at(h).says
+		pair = pair || says.hasPair && !says.overruled(owner)
+	}
+	return r.facts != 0 && (owner == 0 || !pair)
+}
+
 // overruled reports whether the statement claims for another machine what belongs to owner.
 func (says statement) overruled(owner handle) bool { return says.owner != 0 && says.owner != owner }
 

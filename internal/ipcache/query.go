@@ -29,14 +29,14 @@ func (c *Cache) Lookup(addr netip.Addr) (prefix netip.Prefix, entry Entry, ok bo
 	if last == nil {
 		return netip.Prefix{}, Entry{}, false
 	}
-	return last.key.prefix(), c.entry(c.records.at(last.record).entry), true
+	return last.key().prefix(), c.entry(c.records.at(last.record).entry), true
 }
 
 // All returns the entries in prefix order: IPv4 before IPv6, by address, a covering prefix before
 // what it covers. The cache must not be changed meanwhile.
 func (c *Cache) All() iter.Seq2[netip.Prefix, Entry] {
 	return func(yield func(netip.Prefix, Entry) bool) {
-		visit := func(n *node) bool { return yield(n.key.prefix(), c.entry(c.records.at(n.record).entry)) }
+		visit := func(n *node) bool { return yield(n.key().prefix(), c.entry(c.records.at(n.record).entry)) }
 		_ = c.trie.walk(c.trie.roots[0], visit) && c.trie.walk(c.trie.roots[1], visit)
 	}
 }
@@ -49,7 +49,7 @@ func (c *Cache) find(prefix netip.Prefix) *node {
 	k := keyOf(cluster.CanonicalPrefix(prefix))
 	var last *node
 	c.trie.covers(k, func(n *node) { last = n })
-	if last == nil || last.key != k {
+	if last == nil || last.key() != k {
 		return nil
 	}
 	return last

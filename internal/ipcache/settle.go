@@ -2,7 +2,7 @@ package ipcache
 
 // settle flattens what was marked since the last settle and returns what is different. It walks the
 // trie in prefix order along the marks, so that its work is that of the changed prefixes and, where
-// the facts of a cover changed, of those under it.
+// the facts of a cover changed, of those under it that this concerns.
 func (c *Cache) settle() []Delta {
 	if c.marked == 0 {
 		return nil
@@ -10,9 +10,7 @@ func (c *Cache) settle() []Delta {
 	s := settling{Cache: c, deltas: make([]Delta, 0, c.marked)}
 	c.marked = 0
 	for i := range c.trie.roots {
-		if root := &c.trie.roots[i]; *root != 0 {
-			*root = s.visit(*root, false)
-		}
+		c.trie.roots[i], _ = s.visit(c.trie.roots[i], 0)
 	}
 	return s.deltas
 }
@@ -22,61 +20,75 @@ type settling struct {
 	deltas []Delta
 }
 
-// visit settles what is at and under a node and returns what stands in its place afterwards. heirs
-// says that facts above, which the records from here on inherit, changed.
-func (s *settling) visit(h handle, heirs bool) handle {
-	n := s.trie.nodes.at(h)
-	if n.marks == 0 && !heirs {
-		return h
+// visit settles what is at and under a node. heritage is what changed of what it inherits: markRoute,
+// markTraits. It returns what stands in the node's place afterwards, and whether a record there takes
+// its owner or its pair from above.
+func (s *settling) visit(h handle, heritage mark) (handle, bool) {
+	if h == 0 {
+		return 0, false
 	}
-	changed := n.marks&markFacts != 0
+	n := s.trie.nodes.at(h)
+	marks := n.marks
 	n.marks = 0
-	if n.record != 0 && (changed || heirs) {
+	if n.record != 0 && concerned(marks&markFacts != 0, n.needs&needOwn != 0, heritage) {
 		s.update(h, n)
 	}
 	depth := len(s.covers)
 	if n.record != 0 {
 		s.covers = append(s.covers, s.records.at(n.record))
 	}
-	for side, child := range n.child {
-		if child != 0 {
-			n.child[side] = s.visit(child, heirs || changed)
+	heritage |= marks & (markRoute | markTraits)
+	for side := range n.child {
+		if !concerned(marks&(markLeft<<side) != 0, n.needs&(needLeft<<side) != 0, heritage) {
+			continue
 		}
+		var needy bool
+		n.child[side], needy = s.visit(n.child[side], heritage)
+		n.setNeed(needLeft<<side, needy)
 	}
 	s.covers = s.covers[:depth]
-	return s.trie.prune(h)
+	needy := n.needs != 0 // prune may free n
+	return s.trie.prune(h), needy
 }
 
-// update flattens the record of a node and notes the difference. A record without facts goes.
+// concerned reports whether a record, or a child, is one to look at: for its own marks, or for what
+// changed above it.
+func concerned(marked, needy bool, heritage mark) bool {
+	return marked || heritage&markTraits != 0 || heritage&markRoute != 0 && needy
+}
+
+// update brings the entry of a record up to date. A record without facts goes.
 func (s *settling) update(h handle, n *node) {
 	r := s.records.at(n.record)
 	s.noteConflict(h, r)
-	if r.facts == 0 {
-		s.emit(n, r.entry, flat{})
-		s.disuse(r.entry)
-		s.records.release(n.record)
-		n.record = 0
-		s.len--
+	n.setNeed(needOwn, s.needy(r))
+	if r.facts != 0 {
+		s.flattenAnew(n, r)
 		return
 	}
+	s.emit(n, r.entry, flat{})
+	s.disuse(r.entry)
+	s.records.release(n.record)
+	n.record = 0
+}
+
+// flattenAnew gives a record the entry that its facts and its covers call for.
+func (s *settling) flattenAnew(n *node, r *record) {
 	before := r.entry
-	after, labels := s.flatten(n.key.prefix(), append(s.covers, r))
+	after, labels := s.flatten(n.key().prefix(), append(s.covers, r))
 	if labels == s.labels.get(before.labels) {
 		// The common case, spared the search for the labels and their number.
 		if after.labels, after.identity = before.labels, before.identity; after == before {
 			return
 		}
 	}
-	after.identity = s.identities.Acquire(labels)
-	after.labels = s.labels.acquire(labels)
+	// What after uses is in use before what before used is not: a shared identity stays alive.
+	after.labels, after.identity = s.labels.acquire(labels), s.identities.Acquire(labels)
 	s.owners.retain(after.owner)
 	s.endpoints.retain(after.endpoint)
 	s.emit(n, before, after)
 	s.disuse(before)
 	r.entry = after
-	if before == (flat{}) {
-		s.len++
-	}
 }
 
 // disuse gives back what an entry holds of shared values.
@@ -89,16 +101,18 @@ func (s *settling) disuse(entry flat) {
 
 // emit notes the delta from one entry to another; the zero entry is none.
 func (s *settling) emit(n *node, before, after flat) {
-	delta := Delta{Prefix: n.key.prefix()}
+	delta := Delta{Prefix: n.key().prefix()}
 	if before != (flat{}) {
 		entry := s.entry(before)
 		delta.Old = &entry
+		s.len--
 	}
 	if after != (flat{}) {
 		entry := s.entry(after)
 		delta.New = &entry
+		s.len++
 	}
-	if delta.Old != nil || delta.New != nil {
+	if delta != (Delta{Prefix: delta.Prefix}) { // a prefix that came and went in one call is no news
 		s.deltas = append(s.deltas, delta)
 	}
 }

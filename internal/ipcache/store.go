@@ -81,7 +81,7 @@ func (s *store) put(stated cluster.Fact) handle {
 		s.delist(r, slot)
 	}
 	s.enlist(r, slot)
-	n.marks |= markFacts
+	n.marks |= markFacts | before.heritage() | f.says.heritage()
 	s.marked++
 	return h
 }
@@ -89,8 +89,8 @@ func (s *store) put(stated cluster.Fact) handle {
 // withdraw empties a slot. The record stays for settle, which tells the listeners.
 func (s *store) withdraw(slot handle) {
 	f := s.facts.at(slot)
-	_, n := s.trie.reach(s.trie.nodes.at(f.node).key)
-	n.marks |= markFacts
+	_, n := s.trie.reach(s.trie.nodes.at(f.node).key())
+	n.marks |= markFacts | f.says.heritage()
 	s.marked++
 	s.delist(s.records.at(n.record), slot)
 	s.close(slot)
@@ -191,6 +191,17 @@ func (s *store) unstate(says statement) {
 	s.endpoints.release(says.endpoint)
 }
 
+// heritage returns what a statement leaves to the prefixes under its own.
+func (says statement) heritage() (left mark) {
+	if says.owner != 0 || says.hasPair {
+		left |= markRoute
+	}
+	if says.labels != 0 || says.flags != 0 {
+		left |= markTraits
+	}
+	return left
+}
+
 // butIssued returns the statement with another age.
 func (says statement) butIssued(issued int64) statement {
 	says.issued = issued
@@ -201,7 +212,7 @@ func (says statement) butIssued(issued int64) statement {
 func (s *store) expand(f *fact) cluster.Fact {
 	by := s.resources.get(f.resource)
 	return cluster.Fact{
-		Prefix:   s.trie.nodes.at(f.node).key.prefix(),
+		Prefix:   s.trie.nodes.at(f.node).key().prefix(),
 		Source:   by.source,
 		Resource: by.name,
 		Issued:   f.says.issued,

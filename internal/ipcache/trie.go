@@ -76,23 +76,55 @@ func (k key) cut(n uint8) key {
 	return k
 }
 
-// mark says what a transaction has to look at again.
+// mark says what settle has to look at.
 type mark uint8
 
 const (
-	// markPath: there is a mark at or below this node.
-	markPath mark = 1 << iota
 	// markFacts: the facts of this prefix changed.
-	markFacts
+	markFacts mark = 1 << iota
+	// markRoute: and among them what it leaves to those under it without owner or pair of their own.
+	markRoute
+	// markTraits: and among them what it leaves to all under it, labels and flags.
+	markTraits
+	// markLeft and markRight: there is a mark under this child.
+	markLeft
+	markRight
 )
 
-// node is a prefix of the trie: one with a record, or the fork of two that have one.
+// need says which records take their owner or their pair from above.
+type need uint8
+
+const (
+	// needOwn: the one of this prefix.
+	needOwn need = 1 << iota
+	// needLeft and needRight: one under this child.
+	needLeft
+	needRight
+)
+
+// node is a prefix of the trie: one with a record, or the fork of two that have one. It is a key
+// spelled out, so that it takes 32 bytes and never lies across two cache lines. What a node has to
+// know of its children is kept in itself: a child that is not visited is not touched, as it is
+// seldom in the processor's cache.
 type node struct {
-	key    key
-	marks  mark
-	record handle
+	hi, lo uint64
 	child  [2]handle
+	record handle
+	bits   uint8
+	v4     bool
+	marks  mark
+	needs  need
 }
+
+func (n *node) key() key { return key{n.hi, n.lo, n.bits, n.v4} }
+
+func (n *node) setNeed(which need, needy bool) {
+	if n.needs &^= which; needy {
+		n.needs |= which
+	}
+}
+
+func (n *node) setKey(k key) { n.hi, n.lo, n.bits, n.v4 = k.hi, k.lo, k.bits, k.v4 }
 
 // trie is a binary trie without nodes of one child and no record (a Patricia trie), one root for each
 // family. Preorder is prefix order: a covering prefix before what it covers, then by address.
@@ -112,37 +144,38 @@ func (t *trie) root(v4 bool) *handle {
 func (t *trie) covers(k key, visit func(n *node)) {
 	for h := *t.root(k.v4); h != 0; {
 		n := t.nodes.at(h)
-		if n.key.common(k) < n.key.bits {
+		if n.key().common(k) < n.bits {
 			return
 		}
 		if n.record != 0 {
 			visit(n)
 		}
-		if n.key.bits == k.bits {
+		if n.bits == k.bits {
 			return
 		}
-		h = n.child[k.bit(n.key.bits)]
+		h = n.child[k.bit(n.bits)]
 	}
 }
 
-// reach returns the node of k, which it makes when there is none, with markPath on the way to it.
+// reach returns the node of k, which it makes when there is none, with marks on the way to it.
 // The caller gives a new node its record.
 func (t *trie) reach(k key) (handle, *node) {
 	link := t.root(k.v4)
 	for *link != 0 {
 		n := t.nodes.at(*link)
-		common := n.key.common(k)
-		if common < n.key.bits {
+		common := n.key().common(k)
+		if common < n.bits {
 			return t.fork(link, k, common)
 		}
-		n.marks |= markPath
 		if common == k.bits {
 			return *link, n
 		}
-		link = &n.child[k.bit(common)]
+		child := k.bit(common)
+		n.marks |= markLeft << child
+		link = &n.child[child]
 	}
 	h, n := t.nodes.alloc()
-	n.key, n.marks = k, markPath
+	n.setKey(k)
 	*link = h
 	return h, n
 }
@@ -150,17 +183,21 @@ func (t *trie) reach(k key) (handle, *node) {
 // fork puts a node for k above or beside the node of link, with which it shares the first common bits.
 func (t *trie) fork(link *handle, k key, common uint8) (handle, *node) {
 	old := *link
-	oldSide := t.nodes.at(old).key.bit(common)
+	oldNode := t.nodes.at(old)
+	side := oldNode.key().bit(common)
 	h, n := t.nodes.alloc()
-	n.key, n.marks = k, markPath
-	*link = h
-	if common == k.bits {
-		n.child[oldSide] = old
-		return h, n
+	n.setKey(k)
+	top, above := h, n
+	if common < k.bits {
+		top, above = t.nodes.alloc()
+		above.setKey(k.cut(common))
+		above.child[1-side], above.marks = h, markLeft<<(1-side)
 	}
-	top, fork := t.nodes.alloc()
-	fork.key, fork.marks = k.cut(common), markPath
-	fork.child[oldSide], fork.child[1-oldSide] = old, h
+	above.child[side] = old
+	above.marks |= markLeft << side // the old node may have marks of the same transaction
+	if oldNode.needs != 0 {
+		above.needs = needLeft << side
+	}
 	*link = top
 	return h, n
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package ipcache_test
+
+const raceEnabled = false
