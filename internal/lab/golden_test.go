@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warren/internal/config"
 	"warren/internal/lab/netns"
 )
 
@@ -40,7 +41,11 @@ func TestAgentConfig(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			golden(t, "config-"+test.name+".yaml", agentConfig(node, dirs, "/run/warren-lab/x/nodes", test.options))
+			text := agentConfig(node, dirs, "/run/warren-lab/x/nodes", test.options)
+			golden(t, "config-"+test.name+".yaml", text)
+			if _, err := config.Parse("config.yaml", []byte(text)); err != nil {
+				t.Errorf("the agent refuses it: %v", err)
+			}
 		})
 	}
 }
