@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Everything that the programs share with the loader and that outlives both. The sizes and offsets
+ * are those of the Go side (layout.go), and a test compares the two. Change one of these structs,
+ * or a number in reason.h, and LayoutVersion there has to change with it.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+
+#include "reason.h"
+
+/* An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d; network byte order. */
+struct address {
+	__be32 word[4];
+};
+_Static_assert(sizeof(struct address) == 16, "struct address");
+
+struct prefix_key {
+	__u32 prefixlen; /* 96 + n for IPv4 */
+	struct address address;
+};
+_Static_assert(sizeof(struct prefix_key) == 20, "struct prefix_key");
+
+enum entry_flag {
+	ENTRY_NODE = 1,	    /* belongs to a machine itself */
+	ENTRY_LOCAL = 2,    /* belongs to this node, or lives behind it */
+	ENTRY_HAS_PAIR = 4, /* endpoint and key are an opinion */
+};
+
+struct entry {
+	__u32 identity;
+	__u32 underlay; /* ifindex by which the endpoint is reached, 0: the primary one */
+	struct address endpoint;
+	__u8 key;
+	__u8 flags; /* enum entry_flag */
+	__u8 pad[6];
+} __attribute__((aligned(8)));
+_Static_assert(sizeof(struct entry) == 32, "struct entry");
+_Static_assert(offsetof(struct entry, key) == 24, "struct entry");
+
+struct underlay {
+	__u8 mac[6];
+	__u8 l3; /* nonzero: no link layer header */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct underlay) == 8, "struct underlay");
+
+struct counter {
+	__u64 packets;
+	__u64 bytes;
+};
+_Static_assert(sizeof(struct counter) == 16, "struct counter");
+
+struct peer_reason {
+	struct address endpoint; /* zero when the entry has no pair */
+	__u8 program;
+	__u8 reason;
+	__u8 pad[6];
+};
+_Static_assert(sizeof(struct peer_reason) == 24, "struct peer_reason");
+
+struct datagram {
+	struct address src;
+	struct address dst;
+	__u32 id; /* of its fragments, network byte order */
+};
+_Static_assert(sizeof(struct datagram) == 36, "struct datagram");
+
+/* Single addresses, /32 and /128. Memory is taken as entries come; the loader sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct address);
+	__type(value, struct entry);
+} ipcache_exact SEC(".maps");
+
+/* Everything shorter. The loader sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct prefix_key);
+	__type(value, struct entry);
+} ipcache_prefix SEC(".maps");
+
+/* The devices that the cluster's packets come and go by, keyed by ifindex. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct underlay);
+} underlays SEC(".maps");
+
+/* Every way out of every program: index program * REASON_MAX + reason. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PROGRAM_MAX *REASON_MAX);
+	__type(key, __u32);
+	__type(value, struct counter);
+} reasons SEC(".maps");
+
+/* The ways out that an operator wants to see by peer (reason_names_peer). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_PERCPU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct peer_reason);
+	__type(value, struct counter);
+} peer_reasons SEC(".maps");
+
+/* When the first fragment of an own WireGuard datagram left (bpf_ktime_get_ns). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct datagram);
+	__type(value, __u64);
+} own_datagrams SEC(".maps");
+
+/* The entry of an address: its own, else that of the longest prefix, else NULL. */
+static __always_inline const struct entry *lookup_entry(const struct address *address)
+{
+	struct prefix_key key = {.prefixlen = 128, .address = *address};
+	const struct entry *entry = bpf_map_lookup_elem(&ipcache_exact, address);
+
+	return entry ? entry : bpf_map_lookup_elem(&ipcache_prefix, &key);
+}
+
+/* Count one packet (a GSO packet is one) that leaves the program for this reason. */
+static __always_inline void count(enum program program, enum reason reason, __u32 bytes)
+{
+	__u32 index = program * REASON_MAX + reason;
+	struct counter *counter = bpf_map_lookup_elem(&reasons, &index);
+
+	if (!counter)
+		return;
+	counter->packets++;
+	counter->bytes += bytes;
+}
+
+/* The same by peer, for the reasons that are worth it. */
+static __always_inline void count_peer(enum program program, enum reason reason,
+				       const struct entry *peer, __u32 bytes)
+{
+	struct peer_reason key = {.program = program, .reason = reason};
+	struct counter first = {.packets = 1, .bytes = bytes};
+	struct counter *counter;
+
+	if (!peer || !reason_names_peer(reason))
+		return;
+	if (peer->flags & ENTRY_HAS_PAIR)
+		key.endpoint = peer->endpoint;
+	counter = bpf_map_lookup_elem(&peer_reasons, &key);
+	if (!counter) {
+		bpf_map_update_elem(&peer_reasons, &key, &first, BPF_ANY);
+		return;
+	}
+	counter->packets++;
+	counter->bytes += bytes;
+}

@@ -1,0 +1,25 @@
+// Package datapath owns the eBPF programs: it loads, attaches, configures and feeds them, and reads
+// what they count. It decides nothing: which devices, which entries and which mode is told by its
+// caller, and what a packet meets is in package model (in Go) and in bpf/ (in C).
+//
+// Everything lives in the kernel and is pinned below one folder, so that it works on without the process
+// that made it. Open adopts what is there, Close lets go of it, Cleanup removes it.
+//
+//	d, err := datapath.Open(datapath.Options{Dir: "/sys/fs/bpf/warren", Logger: logger})
+//	defer d.Close()
+//	err = d.Configure(config)                       // marks, port, devices, mode
+//	failed, err := d.Apply(upserts, deletes)        // whose addresses are whose
+//	err = d.Sync(ctx, underlays, tunnel)            // attachments exactly so; again to heal drift
+//
+// Below the folder:
+//
+//	maps-v1/ipcache_exact …      the maps of bpf/maps.h in layout 1
+//	links/to_netdev-2 …          TCX links, by program and index of the device
+//
+// Configure, Sync and Apply are called by one goroutine; everything else may run beside them.
+//
+// The package needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and runs in the network namespace of
+// the devices.
+package datapath
+
+//go:generate ../../scripts/generate-bpf.sh

@@ -1,0 +1,212 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"warren/internal/cluster"
+	"warren/internal/plan"
+)
+
+// PrefixEntry is an entry and its prefix, masked and unmapped.
+type PrefixEntry = plan.PrefixEntry
+
+// Apply writes entries and then removes others, in batches where the kernel has them. An entry that
+// is there is replaced in one step: a packet meets the old or the new one. Since what is written comes
+// first, an address that moves from one prefix to another is never unknown.
+//
+// failed are the prefixes that were not written or removed, in no order; everything else was done.
+// The error says why, errors.Is(err, ErrMapFull) among others, and is nil when nothing failed.
+func (d *Datapath) Apply(upserts []PrefixEntry, deletes []netip.Prefix) (failed []netip.Prefix, err error) {
+	exact := newBatch(d.maps[mapExact], optionAddresses, func(p netip.Prefix) address { return addressOf(p.Addr()) })
+	prefixes := newBatch(d.maps[mapPrefix], optionPrefixes, prefixKeyOf)
+	var problems []error
+	for _, upsert := range upserts {
+		if err := validKey(upsert.Prefix); err != nil {
+			failed, problems = append(failed, upsert.Prefix), append(problems, err)
+		} else if value := entryValueOf(upsert.Entry); upsert.Prefix.IsSingleIP() {
+			exact.put(upsert.Prefix, value)
+		} else {
+			prefixes.put(upsert.Prefix, value)
+		}
+	}
+	for _, prefix := range deletes {
+		switch {
+		case validKey(prefix) != nil: // it cannot be there
+		case prefix.IsSingleIP():
+			exact.delete(prefix)
+		default:
+			prefixes.delete(prefix)
+		}
+	}
+	problems = append(problems, exact.update(), prefixes.update(), exact.remove(), prefixes.remove())
+	failed = append(append(failed, exact.failed...), prefixes.failed...)
+	return failed, errors.Join(problems...)
+}
+
+// batchSize is the number of entries per system call.
+const batchSize = 8192
+
+// batch collects what is to be done to one map.
+type batch[K address | prefixKey] struct {
+	m      *ebpf.Map
+	option string // to raise when the map is full
+	key    func(netip.Prefix) K
+
+	upserts []netip.Prefix
+	keys    []K
+	values  []entryValue
+	deletes []netip.Prefix
+	failed  []netip.Prefix
+}
+
+func newBatch[K address | prefixKey](m *ebpf.Map, option string, key func(netip.Prefix) K) *batch[K] {
+	return &batch[K]{m: m, option: option, key: key}
+}
+
+func (b *batch[K]) put(prefix netip.Prefix, value entryValue) {
+	b.upserts = append(b.upserts, prefix)
+	b.keys = append(b.keys, b.key(prefix))
+	b.values = append(b.values, value)
+}
+
+func (b *batch[K]) delete(prefix netip.Prefix) { b.deletes = append(b.deletes, prefix) }
+
+// update writes in batches; where one stops (the kernel's stop at the first error) it goes on one by one,
+// so that a full map still takes the new value of what is in it.
+func (b *batch[K]) update() error {
+	for start := 0; start < len(b.keys); start += batchSize {
+		end := min(start+batchSize, len(b.keys))
+		done, err := b.m.BatchUpdate(b.keys[start:end], b.values[start:end], nil)
+		if err == nil {
+			continue
+		}
+		if done >= end-start {
+			done = 0 // it did not get as far as counting
+		}
+		if err := b.updateSingly(start+done, end); err != nil {
+			b.failed = append(b.failed, b.upserts[end:]...)
+			return err
+		}
+	}
+	return b.full()
+}
+
+// updateSingly remembers what did not fit; any other error ends it.
+func (b *batch[K]) updateSingly(start, end int) error {
+	for i := start; i < end; i++ {
+		err := b.m.Put(b.keys[i], b.values[i])
+		switch {
+		case err == nil:
+		case isFull(err):
+			b.failed = append(b.failed, b.upserts[i])
+		default:
+			b.failed = append(b.failed, b.upserts[i:end]...)
+			return fmt.Errorf("write %s to map %s: %w", b.upserts[i], mapName(b.m), err)
+		}
+	}
+	return nil
+}
+
+// isFull: hashes say E2BIG, tries ENOSPC.
+func isFull(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) }
+
+func (b *batch[K]) full() error {
+	if len(b.failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d entries did not fit into the %d of %s; raise %s and restart the agent after `warren cleanup`",
+		ErrMapFull, len(b.failed), len(b.upserts), b.m.MaxEntries(), mapName(b.m), b.option)
+}
+
+// remove deletes one by one: a batch stops at the first key that is not there.
+func (b *batch[K]) remove() error {
+	for i, prefix := range b.deletes {
+		if err := b.m.Delete(b.key(prefix)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			b.failed = append(b.failed, b.deletes[i:]...)
+			return fmt.Errorf("remove %s from map %s: %w", prefix, mapName(b.m), err)
+		}
+	}
+	return nil
+}
+
+func mapName(m *ebpf.Map) string {
+	info, err := m.Info()
+	if err != nil {
+		return m.String()
+	}
+	return info.Name
+}
+
+// Entries reads all entries.
+func (d *Datapath) Entries() (map[netip.Prefix]plan.Entry, error) {
+	all := map[netip.Prefix]plan.Entry{}
+	err := readAll(d.maps[mapExact], func(key address, value entryValue) {
+		all[cluster.HostPrefix(key.addr())] = value.entry()
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = readAll(d.maps[mapPrefix], func(key prefixKey, value entryValue) {
+		all[key.prefix()] = value.entry()
+	})
+	return all, err
+}
+
+// readAll hands every entry of a map to yield, some of them twice if the map changes meanwhile.
+func readAll[K address | prefixKey](m *ebpf.Map, yield func(K, entryValue)) error {
+	err := readBatches(m, yield)
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	var key K
+	var value entryValue
+	iterator := m.Iterate()
+	for iterator.Next(&key, &value) {
+		yield(key, value)
+	}
+	if err := iterator.Err(); err != nil {
+		return fmt.Errorf("read map %s: %w", mapName(m), err)
+	}
+	return nil
+}
+
+func readBatches[K address | prefixKey](m *ebpf.Map, yield func(K, entryValue)) error {
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]K, batchSize), make([]entryValue, batchSize)
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !last {
+			return fmt.Errorf("read map %s: %w", mapName(m), err)
+		}
+		for i := range n {
+			yield(keys[i], values[i])
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// Lookup returns the entry that the programs find for an address: its own, else that of the longest
+// prefix.
+func (d *Datapath) Lookup(addr netip.Addr) (entry plan.Entry, found bool, err error) {
+	prefix := cluster.HostPrefix(addr)
+	var value entryValue
+	err = d.maps[mapExact].Lookup(addressOf(prefix.Addr()), &value)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = d.maps[mapPrefix].Lookup(prefixKeyOf(prefix), &value)
+	}
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return plan.Entry{}, false, nil
+	}
+	if err != nil {
+		return plan.Entry{}, false, fmt.Errorf("look up %s: %w", addr, err)
+	}
+	return value.entry(), true, nil
+}

@@ -1,0 +1,133 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+
+	"warren/internal/cluster"
+	"warren/internal/plan"
+)
+
+// LayoutVersion is the version of everything that outlives the agent in the kernel: the structs of
+// bpf/maps.h and the numbers of bpf/reason.h. It is part of the path of the pinned maps.
+const LayoutVersion = 1
+
+// address is struct address: an IPv6 address, or an IPv4 address as ::ffff:a.b.c.d.
+type address [16]byte
+
+func addressOf(addr netip.Addr) address {
+	if !addr.IsValid() {
+		return address{}
+	}
+	return addr.As16()
+}
+
+// addr returns the address unmapped; the zero address is no address.
+func (a address) addr() netip.Addr {
+	if a == (address{}) {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(a).Unmap()
+}
+
+// prefixKey is struct prefix_key; an IPv4 prefix has 96 bits more than people say.
+type prefixKey struct {
+	Bits    uint32
+	Address address
+}
+
+const mappedBits = 96
+
+func prefixKeyOf(prefix netip.Prefix) prefixKey {
+	bits := prefix.Bits()
+	if prefix.Addr().Is4() {
+		bits += mappedBits
+	}
+	return prefixKey{Bits: uint32(bits), Address: prefix.Addr().As16()}
+}
+
+func (k prefixKey) prefix() netip.Prefix {
+	return cluster.CanonicalPrefix(netip.PrefixFrom(netip.AddrFrom16(k.Address), int(k.Bits)))
+}
+
+// covered is where the IPv4 addresses are in the maps: a shorter prefix would swallow them.
+var covered = netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
+
+// validKey refuses a prefix that has no place in the maps.
+func validKey(prefix netip.Prefix) error {
+	switch {
+	case !prefix.IsValid(), prefix != cluster.CanonicalPrefix(prefix):
+		return fmt.Errorf("prefix %s is not in canonical form", prefix)
+	case prefix.Addr().Is6() && prefix.Contains(covered):
+		return fmt.Errorf("prefix %s covers all IPv4 addresses as they are kept in the maps", prefix)
+	}
+	return nil
+}
+
+// Flags of struct entry; the first two are cluster.Flags.
+const (
+	entryFlags   = uint8(cluster.FlagNode | cluster.FlagLocal)
+	entryHasPair = uint8(4)
+)
+
+// entryValue is struct entry.
+type entryValue struct {
+	Identity uint32
+	Underlay uint32
+	Endpoint address
+	Key      uint8
+	Flags    uint8
+	Pad      [6]uint8
+}
+
+func entryValueOf(entry plan.Entry) entryValue {
+	value := entryValue{
+		Identity: entry.Identity,
+		Underlay: entry.Underlay,
+		Flags:    uint8(entry.Flags) & entryFlags,
+	}
+	if entry.HasPair {
+		value.Endpoint, value.Key = addressOf(entry.Endpoint), uint8(entry.Key)
+		value.Flags |= entryHasPair
+	}
+	return value
+}
+
+func (v entryValue) entry() plan.Entry {
+	return plan.Entry{
+		Identity: v.Identity,
+		Underlay: v.Underlay,
+		Endpoint: v.Endpoint.addr(),
+		Key:      cluster.KeyID(v.Key),
+		Flags:    cluster.Flags(v.Flags & entryFlags),
+		HasPair:  v.Flags&entryHasPair != 0,
+	}
+}
+
+// underlayValue is struct underlay.
+type underlayValue struct {
+	MAC [6]uint8
+	L3  uint8
+	Pad uint8
+}
+
+// counterValue is struct counter.
+type counterValue struct {
+	Packets uint64
+	Bytes   uint64
+}
+
+// peerReason is struct peer_reason.
+type peerReason struct {
+	Endpoint address
+	Program  uint8
+	Reason   uint8
+	Pad      [6]uint8
+}
+
+// datagram is struct datagram.
+type datagram struct {
+	Src address
+	Dst address
+	ID  uint32
+}

@@ -1,0 +1,193 @@
+package model
+
+import (
+	"fmt"
+
+	"warren/internal/cluster"
+	"warren/internal/plan"
+)
+
+// Mode is how strict the datapath is with what it cannot encrypt.
+type Mode uint8
+
+// The modes; the numbers are those of the eBPF configuration.
+const (
+	// Observe changes nothing on the wire and only counts.
+	Observe Mode = 0
+	// Permissive encrypts what can be encrypted; the rest passes in clear and is counted.
+	Permissive Mode = 1
+	// Strict drops what should be encrypted and cannot be.
+	Strict Mode = 2
+)
+
+var modeNames = [...]string{Observe: "observe", Permissive: "permissive", Strict: "strict"}
+
+// String returns the name that the configuration uses.
+func (m Mode) String() string { return nameOf(modeNames[:], uint8(m), "mode") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (m *Mode) UnmarshalText(text []byte) (err error) {
+	number, err := numberOf(modeNames[:], string(text), "mode")
+	if err == nil {
+		*m = Mode(number)
+	}
+	return err
+}
+
+// Ingress is where decrypted packets go on.
+type Ingress uint8
+
+// The choices; the numbers are those of the eBPF configuration.
+const (
+	// IngressUnderlay hands them to the ingress of the underlay device.
+	IngressUnderlay Ingress = 0
+	// IngressDevice leaves them on the WireGuard device.
+	IngressDevice Ingress = 1
+)
+
+var ingressNames = [...]string{IngressUnderlay: "underlay", IngressDevice: "device"}
+
+// String returns the name that the configuration uses.
+func (i Ingress) String() string { return nameOf(ingressNames[:], uint8(i), "ingress") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (i Ingress) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (i *Ingress) UnmarshalText(text []byte) error {
+	number, err := numberOf(ingressNames[:], string(text), "ingress")
+	if err == nil {
+		*i = Ingress(number)
+	}
+	return err
+}
+
+func nameOf(names []string, number uint8, kind string) string {
+	if int(number) < len(names) {
+		return names[number]
+	}
+	return fmt.Sprintf("%s(%d)", kind, number)
+}
+
+func numberOf(names []string, text, kind string) (uint8, error) {
+	for number, name := range names {
+		if name == text {
+			return uint8(number), nil
+		}
+	}
+	return 0, fmt.Errorf("%s %q: one of %v", kind, text, names)
+}
+
+// Config is what the programs are told.
+type Config struct {
+	// Mark is the value, under MarkMask, of what WireGuard has sent and of what is handed back.
+	Mark, MarkMask uint32
+	// Port is Warren's UDP port.
+	Port uint16
+	// TunnelIfindex is the index of the WireGuard device, 0 while there is none.
+	TunnelIfindex uint32
+	// PrimaryUnderlay is the index of the underlay device for a source whose entry names none.
+	PrimaryUnderlay uint32
+	Mode            Mode
+	Ingress         Ingress
+}
+
+// Verdict is what becomes of a packet.
+type Verdict uint8
+
+// The verdicts; the numbers are those of the eBPF programs.
+const (
+	// Pass lets the packet go on to the next program, or on its way.
+	Pass Verdict = 0
+	// Drop ends its way.
+	Drop Verdict = 1
+	// Tunnel redirects it to the egress of the WireGuard device.
+	Tunnel Verdict = 2
+	// HandBack redirects it to the ingress of an underlay device.
+	HandBack Verdict = 3
+)
+
+var verdictNames = [...]string{Pass: "pass", Drop: "drop", Tunnel: "tunnel", HandBack: "hand-back"}
+
+// String returns the verdict in a word.
+func (v Verdict) String() string { return nameOf(verdictNames[:], uint8(v), "verdict") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Decide judges a packet that is about to leave by an underlay device: the first table of the package
+// comment, below the rows that Parse decides. A nil entry means that the address is unknown.
+func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
+	strict := Pass
+	if config.Mode == Strict {
+		strict = Drop
+	}
+	switch {
+	case p.looksEncrypted(config) && isLocal(src) && isNode(src):
+		return Pass, ReasonEncrypted
+	case p.isNeighbourDiscovery():
+		return Pass, ReasonNeighbourDiscovery
+	case dst == nil:
+		return Pass, ReasonNotCluster
+	case isLocal(dst):
+		return Pass, ReasonLocalDestination
+	case !dst.HasPair:
+		return strict, ReasonNoPair
+	case dst.Key == cluster.NoEncryption:
+		return Pass, ReasonKeyZero
+	case !isLocal(src):
+		return strict, ReasonSourceNotAllowed
+	case config.Mode == Observe:
+		return Pass, ReasonWouldRedirect
+	case config.TunnelIfindex == 0:
+		return strict, ReasonNoTunnel
+	}
+	return Tunnel, ReasonRedirected
+}
+
+// decideIngress judges a packet that came in by an underlay device without Warren's mark.
+func decideIngress(p Packet, src, dst *plan.Entry, config Config) Reason {
+	switch {
+	case p.isNeighbourDiscovery():
+		return ReasonNeighbourDiscovery
+	case p.WireGuard && p.DstPort == config.Port:
+		return ReasonEncryptedIn
+	case src == nil || dst == nil:
+		return ReasonNotCluster
+	case isLocal(src):
+		return ReasonLocalSource
+	case isNode(src) && p.Protocol == protocolUDP && p.Fragment == LaterFragment:
+		return ReasonUDPFragmentIn
+	case !src.HasPair:
+		return ReasonNoPair
+	case src.Key == cluster.NoEncryption, dst.HasPair && dst.Key == cluster.NoEncryption:
+		return ReasonKeyZero
+	}
+	return ReasonClearFromPeer
+}
+
+func (c Config) marked(mark uint32) bool { return mark&c.MarkMask == c.Mark }
+
+// looksEncrypted is the part of "own WireGuard packet" that the packet itself shows.
+func (p Packet) looksEncrypted(config Config) bool {
+	if p.Protocol != protocolUDP || !config.marked(p.Mark) {
+		return false
+	}
+	if p.Fragment == LaterFragment {
+		return p.OwnDatagram
+	}
+	return p.WireGuard && p.SrcPort == config.Port
+}
+
+// isNeighbourDiscovery: RFC 4861 wants hop limit 255, RFC 6980 forbids fragments.
+func (p Packet) isNeighbourDiscovery() bool {
+	return p.IPv6 && p.Protocol == protocolICMPv6 && p.Fragment == Whole &&
+		p.ICMPv6Type >= 133 && p.ICMPv6Type <= 137 && p.HopLimit == 255
+}
+
+func isLocal(e *plan.Entry) bool { return e != nil && e.Flags&cluster.FlagLocal != 0 }
+
+func isNode(e *plan.Entry) bool { return e != nil && e.Flags&cluster.FlagNode != 0 }

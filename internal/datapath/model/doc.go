@@ -1,0 +1,62 @@
+// Package model is the datapath in plain Go: what the eBPF programs in internal/datapath/bpf do with a
+// packet, and why. It documents them, answers "warren explain", and random packets hold the loaded
+// programs against it. It owns the reasons and their texts; it does no I/O and never sees a map of
+// the kernel.
+//
+//	result := model.ToNetdev(frame, model.Meta{Mark: 0x10}, config, lookup)
+//	fmt.Println(result.Verdict, result.Reason, result.Reason.Description())
+//
+// # Egress of an underlay device (to_netdev)
+//
+// The first row that applies decides. "strict" and "observe" are modes; what is not said for a mode
+// holds in all of them.
+//
+//	packet                                     reason                verdict
+//	not IPv4 or IPv6 (ARP …)                   not_ip                pass
+//	more than two VLAN tags in the payload     vlan_too_deep         pass; strict: drop
+//	IP header cut short or wrong               malformed             drop; observe: pass (would_drop)
+//	own WireGuard packet (see below)           encrypted             pass
+//	ICMPv6 133…137, hop limit 255, whole       neighbour_discovery   pass
+//	destination unknown                        not_cluster           pass
+//	destination is this node's                 local_destination     pass
+//	destination has no (endpoint, key) pair    no_pair               pass; strict: drop
+//	destination has key 0                      key_zero              pass
+//	source is not this node's                  source_not_allowed    pass; strict: drop
+//	there is no WireGuard device               no_tunnel             pass; strict: drop
+//	all others                                 redirected            to the WireGuard device;
+//	                                                                 observe: pass (would_redirect)
+//
+// An own WireGuard packet has the mark (value under mask), comes from an address of this very machine
+// (not of a pod), and is UDP from Warren's port whose payload begins as every WireGuard message
+// does: type 1 to 4 and three zero bytes. A later fragment shows no port. It is own when the first
+// fragment of the same datagram was, less than a second ago. The mark alone proves nothing: any
+// process that may set it would escape. (An engine that obfuscates the first bytes would need that check
+// relaxed; neither kernel nor userspace WireGuard does.)
+//
+// # Ingress of an underlay device (from_netdev)
+//
+// Every packet passes; the reasons are counted. The rule mirrors the one above at the sender: what
+// that one would have encrypted must not come in clear.
+//
+//	packet                                     reason
+//	has the mark                               handed_back, and the mark is cleared
+//	not readable                               not_ip, vlan_too_deep, malformed
+//	ICMPv6 133…137, hop limit 255, whole       neighbour_discovery
+//	UDP to Warren's port, like WireGuard       encrypted_in
+//	source or destination unknown              not_cluster
+//	source is this node's                      local_source
+//	later UDP fragment from a machine          udp_fragment_in
+//	source has no pair                         no_pair
+//	source or destination has key 0            key_zero
+//	all others                                 clear_from_peer
+//
+// # Ingress of the WireGuard device (from_tunnel)
+//
+//	configuration                              reason           verdict
+//	not readable                               not_ip, malformed   pass: the IP layer drops it
+//	ingress: device                            left_on_device   pass
+//	no underlay device is known                no_underlay      pass
+//	all others                                 decrypted        hand back to the ingress of the underlay
+//	                                                            device of the source's entry, or else
+//	                                                            of the primary one
+package model

@@ -1,0 +1,147 @@
+package model
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"warren/internal/plan"
+)
+
+// HandBackMAC is the source address of decrypted packets that are handed back to an Ethernet device:
+// "warrn", locally administered. It is never on a wire.
+var HandBackMAC = [6]byte{0x02, 0x77, 0x61, 0x72, 0x72, 0x6e}
+
+// Underlay is a device that the cluster's packets come and go by.
+type Underlay struct {
+	// MAC is zero for a device without link layer header.
+	MAC [6]byte
+	L3  bool
+}
+
+// Lookup returns the entry of an unmapped address: its own, else that of the longest prefix.
+type Lookup func(netip.Addr) (plan.Entry, bool)
+
+// Result is what a program did with a packet.
+type Result struct {
+	Verdict Verdict
+	Reason  Reason
+	// Mark after the program.
+	Mark uint32
+	// Frame after the program. One that goes to the WireGuard device still has its link layer
+	// header, which the redirect takes off, but no VLAN tag.
+	Frame []byte
+	// Ifindex of the device that the packet is redirected to, else 0.
+	Ifindex uint32
+}
+
+// ToNetdev is the program on the egress of an underlay device.
+func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
+	result := Result{Mark: meta.Mark, Frame: frame}
+	p, unreadable := Parse(frame, meta)
+	if unreadable != 0 {
+		result.Verdict, result.Reason = decideUnreadable(unreadable, config.Mode)
+		return result
+	}
+	datagram := Datagram{Src: p.Src, Dst: p.Dst, ID: p.ID}
+	p.OwnDatagram = p.Fragment == LaterFragment && meta.Datagrams[datagram]
+	result.Verdict, result.Reason = Decide(p, lookup.find(p.Src), lookup.find(p.Dst), config)
+	if result.Reason == ReasonEncrypted && p.Fragment == FirstFragment && meta.Datagrams != nil {
+		meta.Datagrams[datagram] = true
+	}
+	if result.Verdict == Tunnel {
+		result.Ifindex = config.TunnelIfindex
+		result.Frame = p.withoutTags(frame)
+	}
+	return result
+}
+
+// decideUnreadable has the rows of the egress table in which the addresses are not known.
+func decideUnreadable(reason Reason, mode Mode) (Verdict, Reason) {
+	switch {
+	case reason == ReasonMalformed && mode == Observe:
+		return Pass, ReasonWouldDrop
+	case reason == ReasonMalformed, reason == ReasonVLANTooDeep && mode == Strict:
+		return Drop, reason
+	}
+	return Pass, reason
+}
+
+// FromNetdev is the program on the ingress of an underlay device.
+func FromNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
+	result := Result{Verdict: Pass, Mark: meta.Mark, Frame: frame}
+	if config.marked(meta.Mark) {
+		result.Reason, result.Mark = ReasonHandedBack, meta.Mark&^config.MarkMask
+		return result
+	}
+	p, unreadable := Parse(frame, meta)
+	if unreadable != 0 {
+		result.Reason = unreadable
+		return result
+	}
+	result.Reason = decideIngress(p, lookup.find(p.Src), lookup.find(p.Dst), config)
+	return result
+}
+
+// FromTunnel is the program on the ingress of the WireGuard device, whose packets have no link layer
+// header. Underlays are the devices that packets can be handed back to, by index.
+func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlays map[uint32]Underlay) Result {
+	meta.L3 = true
+	result := Result{Verdict: Pass, Mark: meta.Mark, Frame: packet}
+	p, unreadable := Parse(packet, meta)
+	if unreadable != 0 {
+		result.Reason = unreadable
+		return result
+	}
+	if config.Ingress == IngressDevice {
+		result.Reason = ReasonLeftOnDevice
+		return result
+	}
+	ifindex := config.PrimaryUnderlay
+	if src := lookup.find(p.Src); src != nil {
+		if _, ok := underlays[src.Underlay]; ok {
+			ifindex = src.Underlay
+		}
+	}
+	underlay, ok := underlays[ifindex]
+	if !ok {
+		result.Reason = ReasonNoUnderlay
+		return result
+	}
+	return Result{
+		Verdict: HandBack,
+		Reason:  ReasonDecrypted,
+		Mark:    meta.Mark&^config.MarkMask | config.Mark,
+		Frame:   underlay.dress(packet, p.IPv6),
+		Ifindex: ifindex,
+	}
+}
+
+func (l Lookup) find(addr netip.Addr) *plan.Entry {
+	if entry, ok := l(addr); ok {
+		return &entry
+	}
+	return nil
+}
+
+// withoutTags returns the frame with nothing between the MAC addresses and the ethertype of the IP
+// packet.
+func (p Packet) withoutTags(frame []byte) []byte {
+	if p.tags == 0 || p.ipOffset == 0 {
+		return frame
+	}
+	return slices.Concat(frame[:macLen], frame[p.ipOffset-2:])
+}
+
+// dress gives an IP packet the header with which it would have come in by the device.
+func (u Underlay) dress(packet []byte, ipv6 bool) []byte {
+	if u.L3 {
+		return packet
+	}
+	etherType := uint16(etherTypeIPv4)
+	if ipv6 {
+		etherType = etherTypeIPv6
+	}
+	header := binary.BigEndian.AppendUint16(slices.Concat(u.MAC[:], HandBackMAC[:]), etherType)
+	return append(header, packet...)
+}

@@ -1,0 +1,137 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// The maps of bpf/maps.h that are pinned.
+const (
+	mapExact       = "ipcache_exact"
+	mapPrefix      = "ipcache_prefix"
+	mapUnderlays   = "underlays"
+	mapReasons     = "reasons"
+	mapPeerReasons = "peer_reasons"
+	mapDatagrams   = "own_datagrams"
+)
+
+var pinnedMaps = []string{mapExact, mapPrefix, mapUnderlays, mapReasons, mapPeerReasons, mapDatagrams}
+
+// The options that a user raises when a map is full.
+const (
+	optionAddresses = "ipcache.max-addresses"
+	optionPrefixes  = "ipcache.max-prefixes"
+)
+
+// sizeOptions has the maps whose size the user chooses.
+var sizeOptions = map[string]string{mapExact: optionAddresses, mapPrefix: optionPrefixes}
+
+const (
+	mapsFolderPrefix = "maps-v"
+	linksFolder      = "links"
+)
+
+// mapsFolder returns the folder of the pinned maps below dir.
+func mapsFolder(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%d", mapsFolderPrefix, LayoutVersion))
+}
+
+// makeFolders creates the folders of the pins.
+func makeFolders(dir string) error {
+	if err := onBPFFS(dir); err != nil {
+		return err
+	}
+	for _, folder := range []string{mapsFolder(dir), filepath.Join(dir, linksFolder)} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("create the folder for pins: %w", err)
+		}
+	}
+	return nil
+}
+
+// onBPFFS looks at the folder, or at what will contain it.
+func onBPFFS(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("the folder for pins has to be an absolute path, not %q", dir)
+	}
+	var fs unix.Statfs_t
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		err := unix.Statfs(at, &fs)
+		if errors.Is(err, unix.ENOENT) && at != "/" {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at the file system of %s: %w", at, err)
+		}
+		if uint64(fs.Type) != unix.BPF_FS_MAGIC {
+			return fmt.Errorf("%s is not on a BPF file system; mount one (mount -t bpf bpf /sys/fs/bpf)", dir)
+		}
+		return nil
+	}
+}
+
+// otherLayouts returns an error when another version of Warren left maps that this one cannot read.
+func otherLayouts(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read the folder of pins: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), mapsFolderPrefix) && entry.Name() != filepath.Base(mapsFolder(dir)) {
+			return fmt.Errorf("%w: %s is there, this version needs layout %d; run the version that made it, "+
+				"or `warren cleanup` first (nothing is encrypted until the agent is back)",
+				ErrIncompatible, filepath.Join(dir, entry.Name()), LayoutVersion)
+		}
+	}
+	return nil
+}
+
+// openMaps adopts the pinned maps, or creates and pins them.
+func openMaps(spec *ebpf.CollectionSpec, dir string, sizes map[string]uint32) (map[string]*ebpf.Map, error) {
+	opened := map[string]*ebpf.Map{}
+	for _, name := range pinnedMaps {
+		m, err := openMap(spec.Maps[name].Copy(), mapsFolder(dir), sizes[name])
+		if err != nil {
+			closeMaps(opened)
+			return nil, err
+		}
+		opened[name] = m
+	}
+	return opened, nil
+}
+
+// openMap opens one map; a size of 0 leaves the one in bpf/maps.h.
+func openMap(spec *ebpf.MapSpec, folder string, size uint32) (*ebpf.Map, error) {
+	spec.Pinning = ebpf.PinByName
+	if size != 0 {
+		spec.MaxEntries = size
+	}
+	m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: folder})
+	if errors.Is(err, ebpf.ErrMapIncompatible) {
+		return nil, fmt.Errorf("%w: map %s: %w; %s", ErrIncompatible, spec.Name, err, remedy(spec.Name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open map %s below %s: %w", spec.Name, folder, err)
+	}
+	return m, nil
+}
+
+func remedy(name string) string {
+	const cleanup = "`warren cleanup` makes room for a new map (nothing is encrypted until the agent is back)"
+	if option, ok := sizeOptions[name]; ok {
+		return fmt.Sprintf("set %s to what it was, or else %s", option, cleanup)
+	}
+	return cleanup
+}
+
+func closeMaps(maps map[string]*ebpf.Map) {
+	for _, m := range maps {
+		m.Close()
+	}
+}
