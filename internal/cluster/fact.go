@@ -54,6 +54,12 @@ func ParseSource(text string) (Source, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Source) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSource(string(text))
+	return err
+}
+
 // KeyID is the number of an encryption key as the datapath sees it: 1…255. 0 says "do not encrypt".
 type KeyID uint8
 

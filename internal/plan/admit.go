@@ -28,30 +28,41 @@ type Admission struct {
 	Unreachable []cluster.Node
 }
 
+// Record is a node's record with the problems of its content, found once, since there can be many
+// records with many prefixes and Admit looks at all of them.
+type Record struct {
+	cluster.Node
+	// Invalid is what Validate found; nil for a good record.
+	Invalid error
+}
+
+// NewRecord validates the content of a record.
+func NewRecord(node cluster.Node) Record { return Record{node, node.Validate()} }
+
 // Admit decides which of the present records become peers of self. A record is refused when it is
 // not valid, when it carries self's name with another key, or a key that self or another node
 // already has, or no address of a family that self has.
 //
 // Of several nodes with one key the one in before (the peers of the last Admission) keeps it; among
 // newcomers the older record has it, then the smaller ID. The result depends on nothing else.
-func Admit(self cluster.Node, records, before []cluster.Node) Admission {
+func Admit(self cluster.Node, records, before []Record) Admission {
 	judge := newJudge(self, records, before)
 	var admission Admission
 	for _, record := range sortedByID(records) {
-		if record.ID == self.ID && sameKeys(record, self) {
+		if record.ID == self.ID && sameKeys(record.Node, self) {
 			continue
 		}
 		refusal := judge.refuse(record)
 		if refusal == nil {
-			admission.Peers = append(admission.Peers, record)
+			admission.Peers = append(admission.Peers, record.Node)
 			continue
 		}
 		refusal.Node = record.ID
 		admission.Refused = append(admission.Refused, *refusal)
 		if last, ok := judge.before[record.ID]; ok && judge.refuse(last) == nil {
-			admission.Peers = append(admission.Peers, last)
+			admission.Peers = append(admission.Peers, last.Node)
 		} else if record.ID != self.ID {
-			admission.Unreachable = append(admission.Unreachable, record)
+			admission.Unreachable = append(admission.Unreachable, record.Node)
 		}
 	}
 	return admission
@@ -59,12 +70,12 @@ func Admit(self cluster.Node, records, before []cluster.Node) Admission {
 
 type judge struct {
 	self   cluster.Node
-	before map[cluster.NodeID]cluster.Node
+	before map[cluster.NodeID]Record
 	owners map[cluster.PublicKey]cluster.NodeID
 }
 
-func newJudge(self cluster.Node, records, before []cluster.Node) *judge {
-	j := &judge{self: self, before: map[cluster.NodeID]cluster.Node{}, owners: map[cluster.PublicKey]cluster.NodeID{}}
+func newJudge(self cluster.Node, records, before []Record) *judge {
+	j := &judge{self: self, before: map[cluster.NodeID]Record{}, owners: map[cluster.PublicKey]cluster.NodeID{}}
 	present := map[cluster.NodeID]bool{}
 	for _, record := range records {
 		present[record.ID] = true
@@ -72,14 +83,14 @@ func newJudge(self cluster.Node, records, before []cluster.Node) *judge {
 	for _, node := range sortedByID(before) {
 		if present[node.ID] {
 			j.before[node.ID] = node
-			j.claim(node)
+			j.claim(node.Node)
 		}
 	}
 	newcomers := sortedByID(records)
-	slices.SortStableFunc(newcomers, func(a, b cluster.Node) int { return a.Issued.Compare(b.Issued) })
+	slices.SortStableFunc(newcomers, func(a, b Record) int { return a.Issued.Compare(b.Issued) })
 	for _, record := range newcomers {
-		if record.Validate() == nil {
-			j.claim(record)
+		if record.Invalid == nil {
+			j.claim(record.Node)
 		}
 	}
 	return j
@@ -95,9 +106,9 @@ func (j *judge) claim(node cluster.Node) {
 }
 
 // refuse returns why the record cannot be a peer, or nil.
-func (j *judge) refuse(record cluster.Node) *Refusal {
-	if err := record.Validate(); err != nil {
-		return &Refusal{Problem: err.Error(), Remedy: "correct the record of " + record.ID.Name}
+func (j *judge) refuse(record Record) *Refusal {
+	if record.Invalid != nil {
+		return &Refusal{Problem: record.Invalid.Error(), Remedy: "correct the record of " + record.ID.Name}
 	}
 	if record.ID == j.self.ID {
 		return &Refusal{
@@ -119,7 +130,7 @@ func (j *judge) refuse(record cluster.Node) *Refusal {
 			}
 		}
 	}
-	if _, ok := EndpointOf(j.self, record); !ok {
+	if _, ok := EndpointOf(j.self, record.Node); !ok {
 		return &Refusal{
 			Problem: "it has no address of a family that this node has, other than this node's own",
 			Remedy:  "give one of the two nodes an address of the other's family (addresses: in its configuration)",
@@ -140,9 +151,9 @@ func EndpointOf(self, node cluster.Node) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func sortedByID(nodes []cluster.Node) []cluster.Node {
+func sortedByID(records []Record) []Record {
 	// Issued breaks ties between two records of one ID, so that order of arrival never does.
-	return slices.SortedFunc(slices.Values(nodes), func(a, b cluster.Node) int {
+	return slices.SortedFunc(slices.Values(records), func(a, b Record) int {
 		return cmp.Or(a.ID.Compare(b.ID), a.Issued.Compare(b.Issued))
 	})
 }

@@ -89,7 +89,7 @@ func TestAdmit(t *testing.T) {
 		{name: "a record that is gone is no peer", before: []cluster.Node{n2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Admit(self, test.records, test.before)
+			got := Admit(self, recordsOf(test.records), recordsOf(test.before))
 			if diff := cmp.Diff(test.peers, got.Peers, cmp.Comparer(equalNodes)); diff != "" {
 				t.Errorf("peers (-want +got):\n%s", diff)
 			}
@@ -113,4 +113,12 @@ func TestAdmit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func recordsOf(nodes []cluster.Node) []Record {
+	var records []Record
+	for _, n := range nodes {
+		records = append(records, NewRecord(n))
+	}
+	return records
 }

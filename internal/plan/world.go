@@ -12,22 +12,31 @@ import (
 // World is what this node knows of the cluster: itself, the records, which of them are admitted, and
 // the IPCache that follows from their facts. It remembers what has changed since it was last asked.
 //
-// One goroutine owns a World. Its state is a function of self, the present records, and for
-// records that are refused, of what was admitted before.
+// One goroutine owns a World. Its state is a function of self, the present records and statements, and
+// for records that are refused, of what was admitted before.
 type World struct {
-	source    cluster.Source
-	self      cluster.Node
-	records   map[cluster.NodeID]cluster.Node
-	admission Admission
-	underlay  map[netip.Addr]uint32
-	cache     *ipcache.Cache
-	routes    Routes
-	changed   Scope
+	// Watch, if it is set, is given every change of the IPCache, in order.
+	Watch func([]ipcache.Delta)
+
+	source  cluster.Source
+	self    cluster.Node
+	records map[cluster.NodeID]Record
+	// remembered are the records of an earlier run that no present one has replaced.
+	remembered map[cluster.NodeID]Record
+	admission  Admission
+	voices     map[cluster.NodeID]voice // what the cache holds of records
+	underlay   map[netip.Addr]uint32
+	cache      *ipcache.Cache
+	routes     Routes
+	changed    Scope
 }
 
 // NewWorld returns a world whose records come from a source of that rank.
 func NewWorld(source cluster.Source) *World {
-	return &World{source: source, records: map[cluster.NodeID]cluster.Node{}, cache: ipcache.New(), routes: NewRoutes(cluster.Node{}, nil, nil)}
+	return &World{
+		source: source, records: map[cluster.NodeID]Record{}, remembered: map[cluster.NodeID]Record{},
+		cache: ipcache.New(), routes: NewRoutes(cluster.Node{}, nil, nil),
+	}
 }
 
 // Scope is a part of the state: what one round has to look at. The zero value is empty.
@@ -84,70 +93,123 @@ type Change struct {
 	Self *cluster.Node
 	// Underlay has the device towards tunnel endpoints that are not reached by the primary one.
 	Underlay map[netip.Addr]uint32
+	// Statement is all that a resource other than a record says.
+	Statement *Statement
+	// Remember are the peers of an earlier run. Until Synced they count as present, with the
+	// weakest rank, as long as no present record has the same ID.
+	Remember []cluster.Node
+	// Synced says that all sources have delivered everything once: memories go.
+	Synced bool
+}
+
+// Statement is what a resource says about addresses, such as the list of API servers.
+type Statement struct {
+	Source   cluster.Source
+	Resource string
+	Facts    []cluster.Fact
 }
 
 // Apply takes in news. Admission is judged once for all of them.
 func (w *World) Apply(changes ...Change) {
 	before := w.self
 	for _, change := range changes {
-		switch {
-		case change.Upsert != nil:
-			w.records[change.Upsert.ID] = *change.Upsert
-		case change.Delete != nil:
-			delete(w.records, *change.Delete)
-		case change.Self != nil:
-			w.self = *change.Self
-		case change.Underlay != nil && !maps.Equal(change.Underlay, w.underlay):
-			w.underlay = change.Underlay
-			w.changed.All = true
-		}
+		w.take(change)
 	}
-	if !equalNodes(before, w.self) {
+	selfChanged := !equalNodes(before, w.self)
+	if selfChanged {
 		w.note(w.cache.Replace(cluster.SourceLocal, Resource(w.self.ID), LocalFacts(w.self)))
 	}
-	w.admit(!equalNodes(before, w.self))
+	w.admit(selfChanged)
+}
+
+func (w *World) take(change Change) {
+	switch {
+	case change.Upsert != nil:
+		w.records[change.Upsert.ID] = NewRecord(*change.Upsert)
+		delete(w.remembered, change.Upsert.ID)
+	case change.Delete != nil:
+		delete(w.records, *change.Delete)
+	case change.Self != nil:
+		w.self = *change.Self
+	case change.Underlay != nil && !maps.Equal(change.Underlay, w.underlay):
+		w.underlay = change.Underlay
+		w.changed.All = true
+	case change.Statement != nil:
+		w.note(w.cache.Replace(change.Statement.Source, change.Statement.Resource, change.Statement.Facts))
+	case change.Synced:
+		clear(w.remembered)
+		w.note(w.cache.DropSource(cluster.SourceRestored)) // statements; the records' facts follow
+	}
+	for _, node := range change.Remember {
+		if _, present := w.records[node.ID]; !present {
+			w.remembered[node.ID] = NewRecord(node)
+		}
+	}
 }
 
 // admit judges the records anew and states the facts of those whose verdict or content changed;
 // of all of them when it was this node that changed, since that may change how they are reached.
 func (w *World) admit(selfChanged bool) {
-	old := w.admission
-	w.admission = Admit(w.self, slices.Collect(maps.Values(w.records)), old.Peers)
-	stated := statements(old)
-	for id, now := range statements(w.admission) {
-		if before, ok := stated[id]; !ok || selfChanged || before.peer != now.peer || !equalNodes(before.node, now.node) {
-			w.note(w.cache.Replace(w.source, Resource(id), w.factsOf(now)))
+	memories := slices.Collect(maps.Values(w.remembered))
+	records := slices.Concat(slices.Collect(maps.Values(w.records)), memories)
+	w.admission = Admit(w.self, records, slices.Concat(admitted(w.admission), memories))
+	next := w.nextVoices()
+	for id, now := range next {
+		if before, spoke := w.voices[id]; !spoke || selfChanged || !before.equal(now) {
+			w.note(w.cache.Replace(now.source, Resource(id), w.factsOf(now)))
 		}
-		delete(stated, id)
 	}
-	for id := range stated {
-		w.note(w.cache.DeleteResource(w.source, Resource(id)))
+	// After what is new has been said, so that what both say is never gone in between.
+	for id, before := range w.voices {
+		if now, speaks := next[id]; !speaks || now.source != before.source {
+			w.note(w.cache.DeleteResource(before.source, Resource(id)))
+		}
 	}
+	w.voices = next
 	w.reroute()
 }
 
-// statement is a record and whether it speaks as a peer.
-type statement struct {
-	node cluster.Node
-	peer bool
+// admitted are the peers of an admission; they were good then.
+func admitted(a Admission) []Record {
+	records := make([]Record, len(a.Peers))
+	for i, node := range a.Peers {
+		records[i].Node = node
+	}
+	return records
 }
 
-func statements(a Admission) map[cluster.NodeID]statement {
-	all := map[cluster.NodeID]statement{}
-	for _, node := range a.Unreachable {
-		all[node.ID] = statement{node, false}
+// voice is a record that speaks: how strongly, and whether as a peer.
+type voice struct {
+	node   cluster.Node
+	peer   bool
+	source cluster.Source
+}
+
+func (v voice) equal(other voice) bool {
+	return v.peer == other.peer && v.source == other.source && equalNodes(v.node, other.node)
+}
+
+func (w *World) nextVoices() map[cluster.NodeID]voice {
+	all := map[cluster.NodeID]voice{}
+	speak := func(nodes []cluster.Node, peer bool) {
+		for _, node := range nodes {
+			source := w.source
+			if _, remembered := w.remembered[node.ID]; remembered {
+				source = cluster.SourceRestored
+			}
+			all[node.ID] = voice{node, peer, source}
+		}
 	}
-	for _, node := range a.Peers {
-		all[node.ID] = statement{node, true}
-	}
+	speak(w.admission.Unreachable, false)
+	speak(w.admission.Peers, true)
 	return all
 }
 
-func (w *World) factsOf(s statement) []cluster.Fact {
-	if s.peer {
-		return PeerFacts(w.self, s.node, w.source)
+func (w *World) factsOf(v voice) []cluster.Fact {
+	if v.peer {
+		return PeerFacts(w.self, v.node, v.source)
 	}
-	return UnreachableFacts(s.node, w.source)
+	return UnreachableFacts(v.node, v.source)
 }
 
 // reroute follows the peers. A pair that leads to another key than before concerns prefixes that no
@@ -176,6 +238,9 @@ func (w *World) reroute() {
 func (w *World) note(deltas []ipcache.Delta) {
 	for _, delta := range deltas {
 		w.changed.addPrefix(delta.Prefix)
+	}
+	if w.Watch != nil && len(deltas) > 0 {
+		w.Watch(deltas)
 	}
 }
 
@@ -216,7 +281,13 @@ func (w *World) Cache() *ipcache.Cache { return w.cache }
 func (w *World) Admission() Admission { return w.admission }
 
 // Records returns the present records in ID order, refused ones included.
-func (w *World) Records() []cluster.Node { return sortedByID(slices.Collect(maps.Values(w.records))) }
+func (w *World) Records() []cluster.Node {
+	nodes := make([]cluster.Node, 0, len(w.records))
+	for _, record := range sortedByID(slices.Collect(maps.Values(w.records))) {
+		nodes = append(nodes, record.Node)
+	}
+	return nodes
+}
 
 // Routes returns how the peers are reached.
 func (w *World) Routes() Routes { return w.routes }

@@ -159,3 +159,66 @@ func TestEndpointRoaming(t *testing.T) {
 		})
 	}
 }
+
+// TestMemoriesGoWhenSynced: with the peers of an earlier run or without, the synced state is the same,
+// and until then a peer that nobody has confirmed yet is encrypted to.
+func TestMemoriesGoWhenSynced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		self := node("n1", 1, 0)
+		remembering, fresh := NewWorld(cluster.SourceDirectory), NewWorld(cluster.SourceDirectory)
+		remembering.Apply(Change{Self: &self}, Change{Remember: []cluster.Node{node("n2", 2, 0), node("n4", 4, 0)}})
+		fresh.Apply(Change{Self: &self})
+		if got := remembering.Want(Scope{All: true}).AllowedIPs[netip.MustParsePrefix("10.42.2.0/24")]; got != publicKey(2) {
+			t.Fatalf("before any record, 10.42.2.0/24 goes to %s", got.Short())
+		}
+		apiServer := []cluster.Fact{{Prefix: netip.MustParsePrefix("10.0.0.2/32"), Info: cluster.Info{Labels: []string{"reserved:kube-apiserver"}}}}
+		remembering.Apply(Change{Statement: &Statement{Source: cluster.SourceRestored, Resource: "file/apiserver.yaml", Facts: apiServer}})
+		have := remembering.Want(remembering.Changed())
+		for range rapid.IntRange(0, 8).Draw(t, "changes") {
+			change := anyChange(t)
+			if n := change.Upsert; n != nil {
+				if n.Validate() != nil || n.Addresses[0] == self.Addresses[0] {
+					continue
+				}
+				n.Keys[0].Public = publicKey(n.ID.Name[1] - '0')
+			}
+			remembering.Apply(change)
+			fresh.Apply(change)
+		}
+		remembering.Apply(Change{Synced: true})
+		scope := remembering.Changed()
+		have.Apply(Diff(remembering.Want(scope), scope.Of(have), Options{Prune: true}))
+		if diff := cmp.Diff(fresh.Want(Scope{All: true}), have, byValue); diff != "" {
+			t.Fatalf("after Synced (-fresh +remembering):\n%s", diff)
+		}
+	})
+}
+
+func TestWorldNeedsNoTurnOfNodeAndAPIServer(t *testing.T) {
+	self, n2 := node("n1", 1, 0), node("n2", 2, 0)
+	record := Change{Upsert: &n2}
+	apiServer := Change{Statement: &Statement{
+		Source: cluster.SourceKubeAPIServer, Resource: "file/apiserver.yaml",
+		Facts: []cluster.Fact{{Prefix: netip.MustParsePrefix("10.0.0.2/32"), Info: cluster.Info{Labels: []string{"reserved:kube-apiserver"}}}},
+	}}
+	for name, order := range map[string][]Change{
+		"API server first": {apiServer, record}, "node first": {record, apiServer}, "record comes, goes and comes": {record, apiServer, {Delete: &n2.ID}, record},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := NewWorld(cluster.SourceDirectory)
+			world.Apply(Change{Self: &self})
+			for _, change := range order {
+				world.Apply(change)
+			}
+			state := world.Want(Scope{All: true})
+			want := Entry{Identity: 7, Endpoint: n2.Addresses[0], Key: 1, HasPair: true, Flags: cluster.FlagNode}
+			prefix := netip.MustParsePrefix("10.0.0.2/32")
+			if diff := cmp.Diff(want, state.Entries[prefix], byValue); diff != "" {
+				t.Errorf("entry (-want +got):\n%s", diff)
+			}
+			if state.AllowedIPs[prefix] != publicKey(2) {
+				t.Errorf("allowed IP of %s", state.AllowedIPs[prefix].Short())
+			}
+		})
+	}
+}
