@@ -86,9 +86,6 @@ func (l Labels) Filter(keep func(label string) bool) Labels {
 // Equal reports whether both sets have the same labels, as == does.
 func (l Labels) Equal(other Labels) bool { return l == other }
 
-// Compare orders sets by their labels, for output.
-func (l Labels) Compare(other Labels) int { return strings.Compare(l.joined, other.joined) }
-
 // String returns the labels separated by commas.
 func (l Labels) String() string { return strings.ReplaceAll(l.joined, separator, ",") }
 

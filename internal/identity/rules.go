@@ -14,21 +14,25 @@ func CIDRLabel(prefix netip.Prefix) string { return cidrSource + prefix.String()
 // machine of the cluster owns the prefix. In this order:
 //
 //   - the host is not a remote node, whoever says so;
+//   - what has a label of its own is not unmanaged; reserved: words that only say where it is, cidr:
+//     labels and reserved:kube-apiserver are none;
 //   - what a machine owns, or a machine label or reserved:unmanaged describes, is in the cluster: it
 //     is neither the world nor a CIDR;
 //   - everything else that runs the API server or has a cidr: label is a CIDR of the world, an API
 //     server the one of its own prefix; of several cidr: labels the most specific stays;
-//   - what then says nothing, or no more than "runs the API server", is unmanaged, and nothing else is.
+//   - what then says nothing, or no more than that it runs the API server, is unmanaged.
 //
 // Completing labels a second time changes nothing.
 func Complete(prefix netip.Prefix, stated Labels, owned bool) Labels {
 	if stated.IsEmpty() {
 		return Labels{LabelUnmanaged}
 	}
-	is := describe(stated)
-	labels := stated
+	is, labels := describe(stated), stated
 	if is.host && is.remoteNode {
 		labels = labels.without(LabelRemoteNode)
+	}
+	if is.unmanaged && is.labelled {
+		labels, is.unmanaged = labels.without(LabelUnmanaged), false
 	}
 	inCluster := owned || is.machine || is.unmanaged
 	switch {
@@ -39,10 +43,10 @@ func Complete(prefix netip.Prefix, stated Labels, owned bool) Labels {
 	case !inCluster && is.cidr:
 		labels = mostSpecificCIDR(labels.Union(Labels{LabelWorld}))
 	}
-	if is.machine && !is.unmanaged {
-		return labels
+	if labels.IsEmpty() || labels == (Labels{LabelKubeAPIServer}) {
+		labels = labels.Union(Labels{LabelUnmanaged})
 	}
-	return unmanagedIfNothingElse(labels)
+	return labels
 }
 
 // Reserved returns the reserved number of completed labels. ok is false for labels that need a local
@@ -79,19 +83,28 @@ func Inheritable(stated Labels) Labels {
 	return stated.Filter(func(label string) bool { return !isMachine(label) })
 }
 
-// description is what the reserved labels of a set amount to.
-type description struct{ host, remoteNode, machine, unmanaged, world, apiServer, cidr bool }
+// description is what the labels of a set amount to; labelled means that one of them says what the
+// thing at the address is.
+type description struct{ host, remoteNode, machine, unmanaged, world, apiServer, cidr, labelled bool }
 
 func describe(labels Labels) description {
 	var is description
 	for label := range labels.All() {
-		is.host = is.host || label == LabelHost
-		is.remoteNode = is.remoteNode || label == LabelRemoteNode
-		is.machine = is.machine || isMachine(label)
-		is.unmanaged = is.unmanaged || label == LabelUnmanaged
-		is.world = is.world || label == LabelWorld
-		is.apiServer = is.apiServer || label == LabelKubeAPIServer
-		is.cidr = is.cidr || isCIDR(label)
+		switch {
+		case label == LabelUnmanaged:
+			is.unmanaged = true
+		case label == LabelWorld:
+			is.world = true
+		case label == LabelKubeAPIServer:
+			is.apiServer = true
+		case isCIDR(label):
+			is.cidr = true
+		default:
+			is.labelled = true
+			is.machine = is.machine || isMachine(label)
+			is.host = is.host || label == LabelHost
+			is.remoteNode = is.remoteNode || label == LabelRemoteNode
+		}
 	}
 	return is
 }
@@ -126,14 +139,6 @@ func cidrBits(label string) int {
 		return -1
 	}
 	return prefix.Bits()
-}
-
-func unmanagedIfNothingElse(labels Labels) Labels {
-	others := labels.without(LabelUnmanaged)
-	if others.IsEmpty() || others == (Labels{LabelKubeAPIServer}) {
-		return others.Union(Labels{LabelUnmanaged})
-	}
-	return others
 }
 
 func (l Labels) without(label string) Labels {
