@@ -18,7 +18,7 @@ packages_of() {
 	test) echo nftables iptables tcpdump bpftool && packages_of demo ;;
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
-	vm) echo qemu-system-x86 xz-utils ;;
+	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
 	bench) echo iperf3 && packages_of demo ;;
 	*) echo "scripts/deps.sh: unknown set $1" >&2 && return 2 ;;
 	esac
