@@ -18,6 +18,7 @@ import (
 	"warren/internal/datapath"
 	"warren/internal/discovery"
 	"warren/internal/discovery/dir"
+	"warren/internal/ipcache"
 	"warren/internal/netdev"
 	"warren/internal/plan"
 	"warren/internal/wireguard"
@@ -60,6 +61,7 @@ type agent struct {
 	rounds    uint64
 	repairs   uint64
 	questions chan func()
+	watchers  watchers
 }
 
 // view is what the last round saw.
@@ -118,9 +120,10 @@ func lockRunDir(runDir string) (unlock func(), err error) {
 // open opens the drivers. Nothing is changed on the node yet, except for a first private key.
 func open(o Options) (*agent, error) {
 	a := &agent{
-		Options: o, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()),
+		Options: o, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
 		world: plan.NewWorld(cluster.SourceDirectory), have: plan.NewState(), pending: plan.Scope{All: true},
 	}
+	a.world.Watch = func(deltas []ipcache.Delta) { a.watchers.send(deltas, time.Now()) }
 	var err error
 	if a.id, err = o.Config.NodeID(); err != nil {
 		return nil, err

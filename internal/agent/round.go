@@ -161,11 +161,7 @@ func (a *agent) ensureDevice(ctx context.Context) error {
 
 // ensureDatapath loads the programs as configured and attaches them to the underlay and the device.
 func (a *agent) ensureDatapath(ctx context.Context) error {
-	c := a.Config
-	constants := model.Config{
-		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
-	}
-	err := errors.Join(constants.Mode.UnmarshalText([]byte(c.Mode)), constants.Ingress.UnmarshalText([]byte(c.Ingress)))
+	constants, err := a.constants()
 	if err != nil {
 		return err
 	}
@@ -181,6 +177,16 @@ func (a *agent) ensureDatapath(ctx context.Context) error {
 	}
 	a.view.attachments, err = a.data.Attachments()
 	return err
+}
+
+// constants are what the programs are configured with.
+func (a *agent) constants() (model.Config, error) {
+	c := a.Config
+	constants := model.Config{
+		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
+	}
+	err := errors.Join(constants.Mode.UnmarshalText([]byte(c.Mode)), constants.Ingress.UnmarshalText([]byte(c.Ingress)))
+	return constants, err
 }
 
 // readState reads what the kernel has. What differs from what this agent had put there is drift.

@@ -112,13 +112,28 @@ func (a *agent) localMux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", answer(a, func(*http.Request) (api.Status, error) { return a.status() }))
 	mux.HandleFunc("GET /v1/nodes", answer(a, func(*http.Request) ([]api.Node, error) { return a.nodes(), nil }))
-	mux.HandleFunc("GET /v1/ipcache", answer(a, func(*http.Request) ([]api.Entry, error) { return a.entries(), nil }))
+	mux.HandleFunc("GET /v1/ipcache", answer(a, func(r *http.Request) ([]api.Entry, error) {
+		filter, err := api.ParseFilter(r.URL.Query())
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errQuestion, err)
+		}
+		return a.entries(filter), nil
+	}))
 	mux.HandleFunc("GET /v1/ipcache/{address}", answer(a, func(r *http.Request) (api.EntryDetail, error) {
 		addr, err := netip.ParseAddr(r.PathValue("address"))
 		if err != nil {
-			return api.EntryDetail{}, fmt.Errorf("%q is not an IP address", r.PathValue("address"))
+			return api.EntryDetail{}, fmt.Errorf("%w: %q is not an IP address", errQuestion, r.PathValue("address"))
 		}
 		return a.entry(addr)
+	}))
+	mux.HandleFunc("GET /v1/ipcache/watch", a.watch)
+	mux.HandleFunc("GET /v1/conflicts", answer(a, func(*http.Request) ([]api.Conflict, error) { return a.conflicts(), nil }))
+	mux.HandleFunc("GET /v1/explain", answer(a, func(r *http.Request) (api.Explanation, error) {
+		question, err := questionOf(r)
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		return a.explain(question)
 	}))
 	return mux
 }
@@ -186,6 +201,8 @@ func answer[T any](a *agent, question func(*http.Request) (T, error)) http.Handl
 		switch {
 		case errors.Is(err, api.ErrNotFound):
 			writeJSON(w, http.StatusNotFound, api.Failure{Error: err.Error()})
+		case errors.Is(err, errQuestion):
+			writeJSON(w, http.StatusBadRequest, api.Failure{Error: err.Error()})
 		case err != nil:
 			writeJSON(w, http.StatusInternalServerError, api.Failure{Error: err.Error()})
 		default:

@@ -167,12 +167,39 @@ func nodeStatus(node cluster.Node, state, problem string) api.Node {
 	return status
 }
 
-func (a *agent) entries() []api.Entry {
-	list := make([]api.Entry, 0, a.world.Cache().Len())
+func (a *agent) entries(filter api.Filter) []api.Entry {
+	list := []api.Entry{}
+	fits := a.filter(filter)
 	for prefix, entry := range a.world.Cache().All() {
-		list = append(list, entryStatus(prefix, entry))
+		if fits(prefix, entry) {
+			list = append(list, entryStatus(prefix, entry))
+		}
 	}
 	return list
+}
+
+// filter returns the filter as a condition.
+func (a *agent) filter(f api.Filter) func(netip.Prefix, ipcache.Entry) bool {
+	conflicted := map[netip.Prefix]bool{}
+	if f.Conflict {
+		for _, conflict := range a.world.Cache().Conflicts() {
+			conflicted[conflict.Prefix] = true
+		}
+	}
+	return func(prefix netip.Prefix, entry ipcache.Entry) bool {
+		return (f.Node == "" || f.Node == entry.Owner.Name || f.Node == entry.Owner.String()) &&
+			(f.Identity == nil || *f.Identity == uint32(entry.Identity)) &&
+			(!f.Conflict || conflicted[prefix]) &&
+			(f.Source == 0 || a.states(f.Source, prefix))
+	}
+}
+
+// states reports whether the source has a fact about exactly this prefix.
+func (a *agent) states(source cluster.Source, prefix netip.Prefix) bool {
+	explanation, _ := a.world.Cache().Explain(prefix)
+	return slices.ContainsFunc(explanation.Facts, func(e ipcache.Evidence) bool {
+		return e.Fact.Source == source && e.Fact.Prefix == prefix
+	})
 }
 
 func (a *agent) entry(addr netip.Addr) (api.EntryDetail, error) {
@@ -182,7 +209,7 @@ func (a *agent) entry(addr netip.Addr) (api.EntryDetail, error) {
 	}
 	detail := api.EntryDetail{Entry: entryStatus(prefix, entry), Address: addr.String(), Facts: []api.Fact{}, Fields: []api.FieldFrom{}}
 	if explanation, ok := a.world.Cache().Explain(prefix); ok {
-		explain(&detail, explanation)
+		addEvidence(&detail, explanation)
 	}
 	kernel, found, err := a.data.Lookup(addr)
 	if err != nil {
@@ -196,7 +223,7 @@ func (a *agent) entry(addr netip.Addr) (api.EntryDetail, error) {
 	return detail, nil
 }
 
-func explain(detail *api.EntryDetail, explanation ipcache.Explanation) {
+func addEvidence(detail *api.EntryDetail, explanation ipcache.Explanation) {
 	for _, evidence := range explanation.Facts {
 		detail.Facts = append(detail.Facts, factStatus(evidence.Fact))
 	}
@@ -210,6 +237,18 @@ func explain(detail *api.EntryDetail, explanation ipcache.Explanation) {
 	for _, label := range explanation.Labels {
 		from(label.Label, label.Fact)
 	}
+}
+
+func (a *agent) conflicts() []api.Conflict {
+	list := []api.Conflict{}
+	for _, c := range a.world.Cache().Conflicts() {
+		conflict := api.Conflict{Prefix: c.Prefix, Field: string(c.Field), Winner: factStatus(c.Winner), Losers: []api.Fact{}}
+		for _, loser := range c.Losers {
+			conflict.Losers = append(conflict.Losers, factStatus(loser))
+		}
+		list = append(list, conflict)
+	}
+	return list
 }
 
 func factStatus(fact cluster.Fact) api.Fact {

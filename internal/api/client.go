@@ -10,9 +10,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"syscall"
 	"time"
+
+	"warren/internal/cluster"
 )
+
+// answerTimeout bounds an answer; the agent gives up a little earlier.
+const answerTimeout = 30 * time.Second
 
 // ErrNotRunning says that no agent listens on the socket.
 var ErrNotRunning = errors.New("no agent is running")
@@ -22,8 +29,8 @@ var ErrNotFound = errors.New("not found")
 
 // Client talks to the agent behind one socket. It is safe for concurrent use.
 type Client struct {
-	socket string
-	http   http.Client
+	socket    string
+	transport *http.Transport
 }
 
 // Dial returns a client of the agent that listens on the socket. It connects with each request.
@@ -35,7 +42,7 @@ func Dial(socket string) *Client {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}
-	return &Client{socket: socket, http: http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	return &Client{socket: socket, transport: transport}
 }
 
 // Status returns the agent's state.
@@ -46,14 +53,104 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // Nodes returns every node record, refused ones included.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return get[[]Node](ctx, c, "/v1/nodes") }
 
-// Entries returns the whole IPCache in prefix order.
-func (c *Client) Entries(ctx context.Context) ([]Entry, error) {
-	return get[[]Entry](ctx, c, "/v1/ipcache")
+// Filter selects entries; every field that is set must fit.
+type Filter struct {
+	// Node is the owner: its name, or cluster/name.
+	Node string
+	// Source is one that states a fact about the prefix itself.
+	Source cluster.Source
+	// Identity is nil for any.
+	Identity *uint32
+	// Conflict selects prefixes about which facts disagree.
+	Conflict bool
+}
+
+// Entries returns the entries that fit the filter, in prefix order.
+func (c *Client) Entries(ctx context.Context, filter Filter) ([]Entry, error) {
+	return get[[]Entry](ctx, c, "/v1/ipcache?"+filter.Values().Encode())
+}
+
+// Values is the filter as a URL query.
+func (f Filter) Values() url.Values {
+	values := url.Values{}
+	if f.Node != "" {
+		values.Set("node", f.Node)
+	}
+	if f.Source != 0 {
+		values.Set("source", f.Source.String())
+	}
+	if f.Identity != nil {
+		values.Set("identity", strconv.FormatUint(uint64(*f.Identity), 10))
+	}
+	if f.Conflict {
+		values.Set("conflict", "true")
+	}
+	return values
+}
+
+// ParseFilter is the inverse of Values.
+func ParseFilter(values url.Values) (f Filter, err error) {
+	f.Node, f.Conflict = values.Get("node"), values.Get("conflict") == "true"
+	if text := values.Get("source"); text != "" {
+		if f.Source, err = cluster.ParseSource(text); err != nil {
+			return f, err
+		}
+	}
+	if text := values.Get("identity"); text != "" {
+		number, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return f, fmt.Errorf("identity %q is not a number", text)
+		}
+		identity := uint32(number)
+		f.Identity = &identity
+	}
+	return f, nil
 }
 
 // Entry returns what is known of one address; ErrNotFound when no prefix covers it.
 func (c *Client) Entry(ctx context.Context, addr netip.Addr) (EntryDetail, error) {
 	return get[EntryDetail](ctx, c, "/v1/ipcache/"+addr.String())
+}
+
+// Conflicts returns the prefixes about which facts disagree.
+func (c *Client) Conflicts(ctx context.Context) ([]Conflict, error) {
+	return get[[]Conflict](ctx, c, "/v1/conflicts")
+}
+
+// Question is a packet to Explain. Protocol is "udp", "tcp" or "icmp"; Port is the destination's.
+type Question struct {
+	Source, Destination netip.Addr
+	Protocol            string
+	Port                uint16
+}
+
+// Explain returns what the datapath does with such a packet on this node, and why.
+func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
+	values := url.Values{
+		"source": {q.Source.String()}, "destination": {q.Destination.String()},
+		"protocol": {q.Protocol}, "port": {strconv.Itoa(int(q.Port))},
+	}
+	return get[Explanation](ctx, c, "/v1/explain?"+values.Encode())
+}
+
+// Watch calls each for every entry that there is, and then for every change, until ctx ends, each
+// returns an error, or the agent ends (then the error is io.EOF).
+func (c *Client) Watch(ctx context.Context, each func(Delta) error) error {
+	response, err := c.open(ctx, "/v1/ipcache/watch", 0)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	decoder := json.NewDecoder(response.Body)
+	for {
+		var delta Delta
+		if err := decoder.Decode(&delta); err != nil {
+			return err
+		}
+		if err := each(delta); err != nil {
+			return err
+		}
+	}
 }
 
 // Failure is the body of every answer that is not a success.
@@ -63,22 +160,33 @@ type Failure struct {
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 	var value T
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	response, err := c.open(ctx, path, answerTimeout)
 	if err != nil {
-		return value, fmt.Errorf("ask the agent: %w", err)
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return value, c.unreachable(err)
+		return value, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return value, refusal(response)
-	}
 	if err := json.NewDecoder(response.Body).Decode(&value); err != nil {
 		return value, fmt.Errorf("read the agent's answer to %s: %w", path, err)
 	}
 	return value, nil
+}
+
+// open asks and returns a successful answer. A timeout of 0 waits for as long as ctx does.
+func (c *Client) open(ctx context.Context, path string, timeout time.Duration) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	client := http.Client{Transport: c.transport, Timeout: timeout}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, refusal(response)
+	}
+	return response, nil
 }
 
 func (c *Client) unreachable(err error) error {

@@ -136,6 +136,51 @@ type FieldFrom struct {
 	Resource string         `json:"resource"`
 }
 
+// Conflict is a disagreement of facts about a prefix: GET /v1/conflicts.
+type Conflict struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Field  string       `json:"field"` // "owner", "pair"
+	Winner Fact         `json:"winner"`
+	Losers []Fact       `json:"losers"`
+}
+
+// Delta is one change of the IPCache: GET /v1/ipcache/watch sends one per line, first the entries that
+// there are.
+type Delta struct {
+	Time   time.Time    `json:"time"`
+	Prefix netip.Prefix `json:"prefix"`
+	Old    *Entry       `json:"old"` // null: it is new
+	New    *Entry       `json:"new"` // null: it is gone
+}
+
+// Explanation is what the datapath of this node does with a packet: GET /v1/explain.
+type Explanation struct {
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"`
+	Protocol    string   `json:"protocol"`
+	Port        uint16   `json:"port"`
+	SourceEntry *Entry   `json:"source_entry"`      // null: not in the cluster
+	DestEntry   *Entry   `json:"destination_entry"` // null: not in the cluster
+	Steps       []Step   `json:"steps"`
+	Agree       bool     `json:"agree"` // model and kernel agree in every step
+	Notes       []string `json:"notes"`
+}
+
+// Step is one program that the packet meets, judged twice.
+type Step struct {
+	Program     string  `json:"program"`
+	Hook        string  `json:"hook"`  // where it runs, in words
+	Model       Verdict `json:"model"` // by the Go model, from the agent's state
+	Kernel      Verdict `json:"kernel"`
+	Description string  `json:"description"`
+}
+
+// Verdict is what becomes of a packet and why.
+type Verdict struct {
+	Verdict string `json:"verdict"` // "pass", "drop", "tunnel", "hand-back"
+	Reason  string `json:"reason"`
+}
+
 // Reason is one way out of the datapath and how often it was taken.
 type Reason struct {
 	Program     string `json:"program"`
