@@ -3,6 +3,7 @@ package wireguard_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -262,6 +264,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	provoke(t, tunnel.Device, key)
 	fmt.Fprintf(&text, "%v %+v %#v %+v %#v\n", actual, actual, actual, device, device)
 	fmt.Fprintln(&text, device.SetPeers([]plan.Peer{{Key: key.Public()}}))
 	fmt.Fprint(&text, tunnel.Log(t))
@@ -271,7 +274,29 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("the private key is in what was printed:\n%s", text.String())
 		}
 	}
-	if !strings.Contains(text.String(), actual.PublicKey.String()) {
-		t.Error("the check is void: not even the public key was printed")
+	for _, proof := range []string{actual.PublicKey.String(), "invalid UAPI operation: private_key=(hidden)"} {
+		if !strings.Contains(text.String(), proof) {
+			t.Errorf("the check is void without %q:\n%s", proof, text.String())
+		}
+	}
+}
+
+// provoke sends a request that goes wrong before the key. The engine drops what it has read of the
+// request, 4096 bytes, takes the next line for another request, and quotes it.
+func provoke(t *testing.T, device string, key cluster.PrivateKey) {
+	t.Helper()
+	conn, err := net.Dial("unix", "/var/run/wireguard/"+device+".sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	wrong := "set=1\nlisten_port=none\n"
+	wrong += strings.Repeat("x", 4096-len(wrong)-1) + "\n"
+	if _, err := fmt.Fprintf(conn, "%sprivate_key=%x\n\n", wrong, key.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
 	}
 }

@@ -52,6 +52,7 @@ type Tunnel struct {
 	TunnelOptions
 	log   *slog.Logger
 	child int // process started here and not yet waited for; 0 is none
+	last  int // process that the last Ensure found; 0 is none
 }
 
 // NewTunnel returns the tunnel of a device. Nothing is started yet.
@@ -100,26 +101,43 @@ func (t *Tunnel) ensure(ctx context.Context) (Process, error) {
 		pid, alive := Find(t.Device)
 		switch {
 		case alive && linkExists(t.Device):
-			t.log.Info("tunnel process runs", "device", t.Device, "pid", pid, "adopted", !started)
-			return Process{PID: pid, Adopted: !started}, nil
+			return t.found(Process{PID: pid, Adopted: !started}), nil
 		case !alive && !started:
+			t.lost()
 			if err := t.start(); err != nil {
 				return Process{}, err
 			}
 			started = true
 		case started && t.reap():
-			return Process{}, fmt.Errorf("it ended at once%s", t.tail())
+			return Process{}, fmt.Errorf("it ended at once; its log: %s", t.tail())
 		}
 		if err := sleep(ctx, startPoll); err == nil {
 			continue
 		}
 		if started {
 			t.kill()
-			return Process{}, fmt.Errorf("it is not ready: %w%s", context.Cause(ctx), t.tail())
+			return Process{}, fmt.Errorf("it is not ready: %w; its log: %s", context.Cause(ctx), t.tail())
 		}
 		return Process{}, fmt.Errorf("process %d serves %s, but no device %s is in this network namespace: %w; "+
 			"agents in several network namespaces need a folder of their own mounted at %s",
 			pid, socketPath(t.Device), t.Device, context.Cause(ctx), socketDir)
+	}
+}
+
+// found logs a process that is another than the last time.
+func (t *Tunnel) found(process Process) Process {
+	if process.PID != t.last {
+		t.log.Info("tunnel process runs", "device", t.Device, "pid", process.PID, "adopted", process.Adopted)
+		t.last = process.PID
+	}
+	return process
+}
+
+// lost logs the last words of a process that was there the last time.
+func (t *Tunnel) lost() {
+	if t.last != 0 {
+		t.log.Warn("tunnel process is gone, starting another", "device", t.Device, "pid", t.last, "log", t.tail())
+		t.last = 0
 	}
 }
 
@@ -161,17 +179,16 @@ func (t *Tunnel) newLog() (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// tail returns the end of the log in the form ": text", or nothing.
+// tail returns the end of the process's log.
 func (t *Tunnel) tail() string {
 	text, err := os.ReadFile(t.file(".log"))
 	if err != nil {
-		return ""
+		return err.Error()
 	}
-	text = bytes.TrimSpace(text[max(0, len(text)-logTail):])
-	if len(text) == 0 {
-		return ""
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return "(empty)"
 	}
-	return ": " + string(text)
+	return string(text[max(0, len(text)-logTail):])
 }
 
 func (t *Tunnel) file(suffix string) string {

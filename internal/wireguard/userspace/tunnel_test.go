@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"warren/internal/wireguard/userspace"
@@ -241,7 +242,9 @@ func TestSurvives(t *testing.T) {
 // TestStaleSocket: a new tunnel takes the place of a socket whose process was killed.
 func TestStaleSocket(t *testing.T) {
 	namespace := wgtest.NewNamespace(t)
+	var log strings.Builder
 	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	tunnel.Tunnel = userspace.NewTunnel(tunnel.TunnelOptions, slog.New(slog.NewTextHandler(&log, nil)))
 	process := tunnel.Ensure(t)
 	kill(t, process.PID, unix.SIGKILL)
 	eventually(t, "it is dead", func() bool { return dead(process.PID) })
@@ -251,9 +254,19 @@ func TestStaleSocket(t *testing.T) {
 	if next := tunnel.Ensure(t); next.Adopted || next.PID == process.PID {
 		t.Errorf("Ensure: %+v, want a new process", next)
 	}
-	log, err := os.ReadFile(filepath.Join(tunnel.RunDir, "tunnel-"+tunnel.Device+".log.old"))
-	if err != nil || !strings.Contains(string(log), "tunnel is up") {
-		t.Errorf("the log of the one before is %q, %v", log, err)
+	old, err := os.ReadFile(filepath.Join(tunnel.RunDir, "tunnel-"+tunnel.Device+".log.old"))
+	if err != nil || !strings.Contains(string(old), "tunnel is up") {
+		t.Errorf("the log of the one before is %q, %v", old, err)
+	}
+	tunnel.Ensure(t)
+	var messages []string
+	for line := range strings.Lines(log.String()) {
+		_, rest, _ := strings.Cut(line, "msg=")
+		messages = append(messages, strings.Split(rest, `"`)[1])
+	}
+	want := []string{"tunnel process runs", "tunnel process is gone, starting another", "tunnel process runs"}
+	if diff := cmp.Diff(want, messages); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 }
 
@@ -273,9 +286,10 @@ func TestEnsureFails(t *testing.T) {
 	}{
 		{name: "no such executable", options: userspace.TunnelOptions{Executable: "/nonexistent"}, wants: []string{"/nonexistent"}},
 		{name: "it ends at once", options: userspace.TunnelOptions{Executable: script("echo no such luck >&2; exit 3")},
-			wants: []string{"it ended at once: no such luck"}},
+			wants: []string{"it ended at once; its log: no such luck"}},
 		{name: "it never gets ready", options: userspace.TunnelOptions{Executable: script("echo I wait; exec sleep 600"), Timeout: time.Second},
 			wants: []string{"it is not ready: ", "deadline", "I wait"}},
+		{name: "it says nothing", options: userspace.TunnelOptions{Executable: script("exit 3")}, wants: []string{"its log: (empty)"}},
 		{name: "a long log is cut", options: userspace.TunnelOptions{Executable: script("seq 100000; echo the end; exit 1")}, wants: []string{"the end"}},
 		{name: "a device of that name is there",
 			prepare: func(t *testing.T, namespace *wgtest.Namespace, device string) {
