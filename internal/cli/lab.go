@@ -229,14 +229,17 @@ func newLabStatus() *cobra.Command {
 
 func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
 	fmt.Fprintf(w, "lab %s: %s; wire in %s\n\n", status.Name, describe(spec), status.Wire)
-	rows := [][]string{{"NAME", "NAMESPACE", "ADDRESSES", "PID", "READY", "PEERS"}}
+	nodes := [][]string{{"NODE", "NAMESPACE", "ADDRESSES", "PREFIXES", "PID", "READY", "PEERS"}}
+	pods := [][]string{{"POD", "NAMESPACE", "ADDRESSES"}}
 	for _, node := range status.Nodes {
-		rows = append(rows, append([]string{node.Name, node.Namespace, strings.Join(node.Addresses, " ")}, agentColumns(node.Agent)...))
+		nodes = append(nodes, append([]string{node.Name, node.Namespace, strings.Join(node.Addresses, " "), strings.Join(node.Prefixes, " ")}, agentColumns(node.Agent)...))
 		for _, pod := range node.Pods {
-			rows = append(rows, []string{node.Name + "/" + pod.Name, pod.Namespace, strings.Join(pod.Addresses, " ")})
+			pods = append(pods, []string{node.Name + "/" + pod.Name, pod.Namespace, strings.Join(pod.Addresses, " ")})
 		}
 	}
-	table(w, rows...)
+	table(w, nodes...)
+	fmt.Fprintln(w)
+	table(w, pods...)
 	for _, node := range status.Nodes {
 		if node.Agent != nil && !node.Agent.Ready {
 			fmt.Fprintf(w, "\n%s is not ready: %s\n  log: %s\n", node.Name, strings.Join(node.Agent.Detail, "; "), node.Agent.Log)
@@ -247,7 +250,7 @@ func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
 func agentColumns(agent *lab.AgentStatus) []string {
 	switch {
 	case agent == nil:
-		return nil
+		return []string{"-", "-", "-"}
 	case agent.PID == 0:
 		return []string{"-", "no", "-"}
 	case agent.Ready:

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,13 +135,15 @@ func endProcesses(t *testing.T, name string) {
 	if err != nil || len(pids) < 2 {
 		t.Fatalf("Processes = %v, %v, want two or more", pids, err)
 	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _ = polite.Wait() })
+	waiting.Go(func() { _ = stubborn.Wait() })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := End(ctx, 200*time.Millisecond, name); err != nil {
 		t.Fatal(err)
 	}
-	_ = polite.Wait()
-	_ = stubborn.Wait()
+	waiting.Wait()
 	got := []string{polite.ProcessState.String(), stubborn.ProcessState.String()}
 	if diff := cmp.Diff([]string{"signal: terminated", "signal: killed"}, got); diff != "" {
 		t.Errorf("how they ended (-want +got):\n%s", diff)

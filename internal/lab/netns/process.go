@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// reapTime is how long a parent may take to notice that its child has ended.
+const reapTime = 3 * time.Second
 
 // Processes returns the ids of the processes whose network namespace is one of the named ones.
 // Namespaces that do not exist have none. Zombies are in no namespace.
@@ -23,20 +27,25 @@ func Processes(names ...string) ([]int, error) {
 }
 
 // End ends every process inside the named namespaces: with SIGTERM, and with SIGKILL after the grace
-// time. It returns when all are gone, or an error that names those that are not.
+// time. It returns when all are gone, or an error that names those that are not. Zombies do no harm
+// and are waited for only a little: their parent may take its time.
 func End(ctx context.Context, grace time.Duration, names ...string) error {
 	inside, err := identities(names)
 	if err != nil {
 		return err
 	}
+	var ended []int
 	for _, step := range []struct {
 		signal unix.Signal
 		wait   time.Duration
 	}{{unix.SIGTERM, grace}, {unix.SIGKILL, 5 * time.Second}} {
-		if err := inside.signal(step.signal); err != nil {
+		pids, err := inside.signal(step.signal)
+		if err != nil {
 			return err
 		}
+		ended = append(ended, pids...)
 		if inside.empty(ctx, step.wait) {
+			poll(ctx, reapTime, func() bool { return !anyLeft(ended) })
 			return nil
 		}
 	}
@@ -107,10 +116,10 @@ func (n namespaces) has(pid int) bool {
 
 // signal sends a signal to all processes inside. The process file descriptor is opened before the
 // membership is checked again, so the signal cannot hit a process that got the same id later.
-func (n namespaces) signal(signal unix.Signal) error {
-	pids, err := n.processes()
+func (n namespaces) signal(signal unix.Signal) (pids []int, err error) {
+	pids, err = n.processes()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -122,20 +131,31 @@ func (n namespaces) signal(signal unix.Signal) error {
 		}
 		_ = unix.Close(fd)
 		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("send %v to process %d: %w", signal, pid, err)
+			return nil, fmt.Errorf("send %v to process %d: %w", signal, pid, err)
 		}
 	}
-	return nil
+	return pids, nil
 }
 
 // empty waits until no process is inside, at most for the given time.
 func (n namespaces) empty(ctx context.Context, wait time.Duration) bool {
-	deadline := time.Now().Add(wait)
-	for {
+	return poll(ctx, wait, func() bool {
 		pids, err := n.processes()
-		if err == nil && len(pids) == 0 {
-			return true
-		}
+		return err == nil && len(pids) == 0
+	})
+}
+
+// anyLeft reports whether one of the processes is still in the table, be it as a zombie.
+func anyLeft(pids []int) bool {
+	return slices.ContainsFunc(pids, func(pid int) bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		return err == nil
+	})
+}
+
+// poll asks again and again until the answer is yes or the time is over.
+func poll(ctx context.Context, wait time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(wait); !done(); {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -145,4 +165,5 @@ func (n namespaces) empty(ctx context.Context, wait time.Duration) bool {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	return true
 }
