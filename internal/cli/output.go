@@ -48,11 +48,15 @@ func (o output) print(w io.Writer, value any, text func(io.Writer)) error {
 
 // table prints rows in columns; the first row is the head.
 func table(w io.Writer, rows ...[]string) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var text strings.Builder
+	tw := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(tw, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		fmt.Fprintln(tw, strings.Join(row, "\t")+"\t")
 	}
-	_ = tw.Flush()
+	_ = tw.Flush() // a strings.Builder takes everything
+	for line := range strings.Lines(text.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 // listOr joins the parts, or returns the fallback when there are none.

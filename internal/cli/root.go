@@ -95,16 +95,15 @@ the WireGuard device; what WireGuard sends is marked and passes. No route, rule 
 		Example: `  warren agent --config /etc/warren/warren.yaml   run the node's agent
   warren status                                   what this node encrypts, and with whom
   warren lab up && warren lab verify              a cluster on this machine, proved on its wire`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exitError{exitUsage, fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newAgent(), newStatus(), newNodes(), newIPCache(), newExplain(), newKeys(), newCleanup(), newTunnel(), newLab(), newVersion())
-	for _, cmd := range root.Commands() {
-		requireSubcommand(cmd)
-	}
+	requireSubcommand(root)
 	return root
 }
 
@@ -113,13 +112,19 @@ func requireSubcommand(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		requireSubcommand(child)
 	}
-	if cmd.HasSubCommands() && !cmd.Runnable() {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return exitError{exitUsage, fmt.Errorf("unknown command %q for %q; see '%s --help'", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
 		}
+		remedy := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			remedy = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), near[0])
+		}
+		return exitError{exitUsage, fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), remedy)}
 	}
 }
 
