@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -54,6 +55,7 @@ type agent struct {
 	have      plan.State // what the kernel has, as last read or written
 	pending   plan.Scope // what is still to be looked at
 	synced    bool
+	memory    memory
 	view      view
 	problems  problems
 	backoff   backoff
@@ -140,6 +142,7 @@ func open(o Options) (*agent, error) {
 		a.close()
 		return nil, err
 	}
+	a.remember()
 	return a, nil
 }
 
@@ -253,6 +256,7 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 			changes = append(changes, plan.Change{Delete: &id})
 		case discovery.Synced:
 			a.sync()
+			changes = append(changes, plan.Change{Synced: true})
 		case discovery.Problems:
 			a.problems.set("discovery", recordProblems(event.Problems), time.Now(), a.Log)
 		}
@@ -273,7 +277,8 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 func (a *agent) sync() {
 	if !a.synced {
 		a.synced = true
-		a.pending.All = true
+		a.memory.stale = true
+		a.pending.All = true // what was kept until now may go
 		a.Log.Info("discovery is synced", "peers", len(a.world.Admission().Peers))
 	}
 }
@@ -283,8 +288,10 @@ func (a *agent) apply(changes ...plan.Change) {
 	if len(changes) == 0 {
 		return
 	}
+	before := a.world.Admission().Peers
 	a.world.Apply(changes...)
 	a.pending.Add(a.world.Changed())
+	a.memory.stale = a.memory.stale || !slices.EqualFunc(before, a.world.Admission().Peers, plan.SameContent)
 	a.problems.set("admission", refusals(a.world), time.Now(), a.Log)
 }
 

@@ -28,7 +28,10 @@ type step struct {
 // since the next ones build on it.
 func (a *agent) round(ctx context.Context, full bool) error {
 	a.rounds++
-	steps := []step{{"state", "warren ipcache list and wg show have what is there", a.converge}}
+	steps := []step{
+		{"state", "warren ipcache list and wg show have what is there", a.converge},
+		{"snapshot", "", a.saveMemory},
+	}
 	if full || !a.view.complete {
 		a.pending.All = true
 		steps = []step{
@@ -37,6 +40,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			{"datapath", "", a.ensureDatapath},
 			{"read", "", a.readState},
 			steps[0],
+			steps[1],
 			{"record", "make the folder of records writable for the agent", a.publish},
 		}
 	}

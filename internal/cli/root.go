@@ -95,9 +95,8 @@ the WireGuard device; what WireGuard sends is marked and passes. No route, rule 
 		Example: `  warren agent --config /etc/warren/warren.yaml   run the node's agent
   warren status                                   what this node encrypts, and with whom
   warren lab up && warren lab verify              a cluster on this machine, proved on its wire`,
-		SilenceUsage:               true,
-		SilenceErrors:              true,
-		SuggestionsMinimumDistance: 2,
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exitError{exitUsage, fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
@@ -115,6 +114,7 @@ func requireSubcommand(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
 	}
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -8,8 +8,9 @@ import (
 
 // The labels that machines' addresses carry; their identity numbers are in package identity.
 const (
-	labelHost       = "reserved:host"
-	labelRemoteNode = "reserved:remote-node"
+	labelHost          = "reserved:host"
+	labelRemoteNode    = "reserved:remote-node"
+	labelKubeAPIServer = "reserved:kube-apiserver"
 )
 
 // Resource is the name under which a node's record states its facts.
@@ -90,4 +91,19 @@ func issued(node cluster.Node) int64 {
 		return 0
 	}
 	return node.Issued.Unix()
+}
+
+// APIServers is the resource that lists where the API server is reached, in the folder of records.
+const APIServers = "file/apiserver.yaml"
+
+// APIServerFacts label the addresses of API servers. They say nothing about owner or pair: those of a
+// machine that is also an API server come from its record, whichever is known first.
+func APIServerFacts(servers []netip.AddrPort) []cluster.Fact {
+	var list []cluster.Fact
+	for _, server := range servers {
+		if addr := server.Addr().Unmap(); cluster.ValidUnicast(addr) == nil {
+			list = append(list, cluster.Fact{Prefix: cluster.HostPrefix(addr), Info: cluster.Info{Labels: []string{labelKubeAPIServer}}})
+		}
+	}
+	return list
 }

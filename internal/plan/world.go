@@ -150,6 +150,9 @@ func (w *World) take(change Change) {
 // admit judges the records anew and states the facts of those whose verdict or content changed;
 // of all of them when it was this node that changed, since that may change how they are reached.
 func (w *World) admit(selfChanged bool) {
+	if len(w.self.Addresses) == 0 {
+		return // whether a peer can be reached is not known yet
+	}
 	memories := slices.Collect(maps.Values(w.remembered))
 	records := slices.Concat(slices.Collect(maps.Values(w.records)), memories)
 	w.admission = Admit(w.self, records, slices.Concat(admitted(w.admission), memories))

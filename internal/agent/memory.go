@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"warren/internal/api"
+	"warren/internal/cluster"
+	"warren/internal/discovery/snapshot"
+	"warren/internal/plan"
+)
+
+const (
+	snapshotFile = "snapshot.json"
+	// savePause is the least time between two writes of the snapshot, for when records come in a row.
+	savePause = 2 * time.Second
+)
+
+// memory is the snapshot on disk: what the next agent, perhaps after a reboot, begins with.
+type memory struct {
+	apiServers []netip.AddrPort
+	stale      bool // the file is not what is known now
+	saved      time.Time
+}
+
+func (a *agent) snapshotPath() string { return filepath.Join(a.Config.StateDir, snapshotFile) }
+
+// remember takes in the snapshot, until every source is synced.
+func (a *agent) remember() {
+	last, err := snapshot.Load(a.snapshotPath())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		a.Log.Warn("nothing is remembered of an earlier run", "error", err)
+		return
+	}
+	a.Log.Info("the snapshot of an earlier run counts until discovery is synced", "peers", len(last.Peers), "api_servers", len(last.APIServers))
+	a.apply(
+		plan.Change{Remember: last.Peers},
+		plan.Change{Statement: &plan.Statement{Source: cluster.SourceRestored, Resource: plan.APIServers, Facts: plan.APIServerFacts(last.APIServers)}},
+	)
+}
+
+// setAPIServers takes in where the API server is reached.
+func (a *agent) setAPIServers(servers []netip.AddrPort) plan.Change {
+	if !slices.Equal(servers, a.memory.apiServers) {
+		a.memory.apiServers, a.memory.stale = servers, true
+	}
+	return plan.Change{Statement: &plan.Statement{Source: cluster.SourceKubeAPIServer, Resource: plan.APIServers, Facts: plan.APIServerFacts(servers)}}
+}
+
+// saveMemory writes the snapshot when it is stale. Before everything is synced there is nothing that is
+// worth more than the last one. What fails is a problem, holds up nothing else, and is tried again.
+func (a *agent) saveMemory(context.Context) error {
+	if !a.synced || !a.memory.stale || time.Since(a.memory.saved) < savePause {
+		return nil
+	}
+	var found []api.Problem
+	now := snapshot.Snapshot{Peers: a.world.Admission().Peers, APIServers: a.memory.apiServers}
+	if err := snapshot.Save(a.snapshotPath(), now); err != nil {
+		found = []api.Problem{{Where: a.snapshotPath(), Message: err.Error(), Remedy: "make room in the state directory, or make it writable"}}
+	}
+	a.memory.saved, a.memory.stale = time.Now(), found != nil
+	a.problems.set("snapshot", found, time.Now(), a.Log)
+	return nil
+}
