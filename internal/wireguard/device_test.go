@@ -27,11 +27,23 @@ func TestMain(m *testing.M) { wgtest.Main(m) }
 
 var settings = plan.Device{Port: 51880, Mark: 0x10}
 
-// TestContract holds the userspace tunnel against what the fake in wgfake holds, too.
+// TestContract holds real devices against what the fake in wgfake holds, too.
 func TestContract(t *testing.T) {
-	namespace := wgtest.NewNamespace(t)
-	wgtest.Contract(t, func(t *testing.T) *wireguard.Device {
-		return namespace.NewTunnel(t, userspace.TunnelOptions{}).Open(t, slog.New(slog.DiscardHandler))
+	wgtest.EachEngine(t, func(t *testing.T, engine wgtest.Engine) {
+		namespace := wgtest.NewNamespace(t)
+		wgtest.Contract(t, func(t *testing.T) *wireguard.Device { return engine(t, namespace).Device })
+	})
+}
+
+func TestEngine(t *testing.T) {
+	wgtest.EachEngine(t, func(t *testing.T, engine wgtest.Engine) {
+		actual, err := engine(t, wgtest.NewNamespace(t)).Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := "TestEngine/" + actual.Engine.String(); got != t.Name() {
+			t.Errorf("engine %s", actual.Engine)
+		}
 	})
 }
 
@@ -81,9 +93,12 @@ func TestStaleSocket(t *testing.T) {
 }
 
 // TestPortTaken: the answer of a userspace device is a number in a text; it comes out as an errno.
-func TestPortTaken(t *testing.T) {
+func TestPortTaken(t *testing.T) { wgtest.EachEngine(t, testPortTaken) }
+
+func testPortTaken(t *testing.T, engine wgtest.Engine) {
 	namespace := wgtest.NewNamespace(t)
-	device := namespace.NewTunnel(t, userspace.TunnelOptions{}).Open(t, slog.New(slog.DiscardHandler))
+	device := engine(t, namespace)
+	namespace.IP(t, "link", "set", device.Name, "up") // the kernel's device has a socket only then
 	var other net.PacketConn
 	namespace.Do(t, func() (err error) {
 		other, err = net.ListenPacket("udp4", ":51880")
@@ -103,7 +118,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// clients lets a test stand between a Device and the fake.
+// client lets a test stand between a Device and the fake.
 type client struct {
 	wireguard.Client
 	configure func(wgtypes.Config) error // before the real one; nil for nothing
@@ -255,7 +270,8 @@ func TestSecrets(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	namespace := wgtest.NewNamespace(t)
 	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
-	device := tunnel.Open(t, log)
+	tunnel.Ensure(t)
+	device := namespace.Open(t, tunnel.Device, log)
 	key := wgtest.NewKey(t)
 	if err := device.Configure(settings, key); err != nil {
 		t.Fatal(err)
@@ -265,7 +281,7 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	provoke(t, tunnel.Device, key)
-	fmt.Fprintf(&text, "%v %+v %#v %+v %#v\n", actual, actual, actual, device, device)
+	fmt.Fprintf(&text, "%v %+v %#v %+v %#v\n", actual, actual, actual, device.Device, device.Device)
 	fmt.Fprintln(&text, device.SetPeers([]plan.Peer{{Key: key.Public()}}))
 	fmt.Fprint(&text, tunnel.Log(t))
 	raw := key.Bytes()

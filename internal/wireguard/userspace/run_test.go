@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 			if _, err := os.Lstat(socketOf(device)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the socket is still there: %v", err)
 			}
-			if links := namespace.Output(t, "ip", "-brief", "link"); strings.Contains(links, device) {
+			if links := namespace.IP(t, "-brief", "link"); strings.Contains(links, device) {
 				t.Errorf("the device is still there:\n%s", links)
 			}
 		})

@@ -28,8 +28,13 @@ import (
 // patience is for what takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// TestMain: the test binary is `warren tunnel` (see wgtest.Main) and an agent that dies.
+// TestMain: the test binary is `warren tunnel` (see wgtest.Main), an agent that dies, and, by the
+// names of links to it, tunnels that do not work.
 func TestMain(m *testing.M) {
+	if run, ok := broken[filepath.Base(os.Args[0])]; ok {
+		run()
+		os.Exit(3)
+	}
 	if len(os.Args) == 5 && os.Args[1] == "agent" {
 		if err := runAgent(os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -38,6 +43,16 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	wgtest.Main(m)
+}
+
+var broken = map[string]func(){
+	"silent":  func() {},
+	"failing": func() { fmt.Fprintln(os.Stderr, "no such luck") },
+	"talking": func() { fmt.Println(strings.Repeat("words ", 10_000) + "the end") },
+	"hanging": func() {
+		fmt.Println("I wait")
+		time.Sleep(patience)
+	},
 }
 
 // runAgent starts a tunnel, prints its process id, and waits to be killed.
@@ -212,7 +227,7 @@ func TestEnds(t *testing.T) {
 			if _, err := os.Lstat(socketOf(tunnel.Device)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the socket is still there: %v", err)
 			}
-			if links := namespace.Output(t, "ip", "-brief", "link"); strings.Contains(links, tunnel.Device) {
+			if links := namespace.IP(t, "-brief", "link"); strings.Contains(links, tunnel.Device) {
 				t.Errorf("the device is still there:\n%s", links)
 			}
 			if pid, alive := userspace.Find(tunnel.Device); alive {
@@ -271,9 +286,9 @@ func TestStaleSocket(t *testing.T) {
 }
 
 func TestEnsureFails(t *testing.T) {
-	script := func(text string) string {
-		path := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+	link := func(name string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(executable(t), path); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -285,12 +300,12 @@ func TestEnsureFails(t *testing.T) {
 		wants   []string
 	}{
 		{name: "no such executable", options: userspace.TunnelOptions{Executable: "/nonexistent"}, wants: []string{"/nonexistent"}},
-		{name: "it ends at once", options: userspace.TunnelOptions{Executable: script("echo no such luck >&2; exit 3")},
+		{name: "it ends at once", options: userspace.TunnelOptions{Executable: link("failing")},
 			wants: []string{"it ended at once; its log: no such luck"}},
-		{name: "it never gets ready", options: userspace.TunnelOptions{Executable: script("echo I wait; exec sleep 600"), Timeout: time.Second},
+		{name: "it never gets ready", options: userspace.TunnelOptions{Executable: link("hanging"), Timeout: time.Second},
 			wants: []string{"it is not ready: ", "deadline", "I wait"}},
-		{name: "it says nothing", options: userspace.TunnelOptions{Executable: script("exit 3")}, wants: []string{"its log: (empty)"}},
-		{name: "a long log is cut", options: userspace.TunnelOptions{Executable: script("seq 100000; echo the end; exit 1")}, wants: []string{"the end"}},
+		{name: "it says nothing", options: userspace.TunnelOptions{Executable: link("silent")}, wants: []string{"its log: (empty)"}},
+		{name: "a long log is cut", options: userspace.TunnelOptions{Executable: link("talking")}, wants: []string{"the end"}},
 		{name: "a device of that name is there",
 			prepare: func(t *testing.T, namespace *wgtest.Namespace, device string) {
 				namespace.IP(t, "link", "add", device, "type", "veth")
@@ -312,7 +327,7 @@ func TestEnsureFails(t *testing.T) {
 			}
 			options.RunDir = t.TempDir()
 			if options.Executable == "" {
-				options.Executable = os.Args[0]
+				options.Executable = executable(t)
 			}
 			if test.prepare != nil {
 				test.prepare(t, namespace, options.Device)
@@ -371,7 +386,7 @@ func TestEnsureWaitsForTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	tunnel := userspace.NewTunnel(userspace.TunnelOptions{
-		Executable: os.Args[0], Device: device, RunDir: runDir, Timeout: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+		Executable: executable(t), Device: device, RunDir: runDir, Timeout: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
 	if _, err := tunnel.Ensure(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), file.Name()) {
 		t.Errorf("Ensure: %v, want %v and the lock's name", err, context.DeadlineExceeded)
 	}
@@ -384,6 +399,15 @@ func TestStopNothing(t *testing.T) {
 	if err := userspace.Stop(t.Context(), "a/b"); err == nil {
 		t.Error("Stop of a/b succeeded")
 	}
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func socketOf(device string) string { return "/var/run/wireguard/" + device + ".sock" }

@@ -58,16 +58,10 @@ func NewNamespace(t testing.TB) *Namespace {
 	return n
 }
 
-// IP runs ip(8) in the namespace.
-func (n *Namespace) IP(t testing.TB, args ...string) {
+// IP runs ip(8) in the namespace and returns what it prints.
+func (n *Namespace) IP(t testing.TB, args ...string) string {
 	t.Helper()
-	execute(t, "ip", append([]string{"-n", n.name}, args...)...)
-}
-
-// Output runs a command in the namespace and returns what it prints.
-func (n *Namespace) Output(t testing.TB, command string, args ...string) string {
-	t.Helper()
-	return execute(t, "ip", append([]string{"netns", "exec", n.name, command}, args...)...)
+	return execute(t, "ip", append([]string{"-n", n.name}, args...)...)
 }
 
 // Do runs f on a thread in the namespace: the sockets f opens and the processes it starts belong

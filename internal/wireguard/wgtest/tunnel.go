@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"warren/internal/wireguard"
 	"warren/internal/wireguard/userspace"
 )
 
@@ -89,16 +88,4 @@ func (tunnel Tunnel) Log(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// Open starts the tunnel and returns its device.
-func (tunnel Tunnel) Open(t testing.TB, log *slog.Logger) *wireguard.Device {
-	t.Helper()
-	tunnel.Ensure(t)
-	device, err := wireguard.Open(tunnel.Device, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = device.Close() })
-	return device
 }
