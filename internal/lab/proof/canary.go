@@ -2,6 +2,7 @@ package proof
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -18,50 +19,85 @@ import (
 // canaryTime is how long a frame may take from a node to the capture.
 const canaryTime = 3 * time.Second
 
-// sing lets every node send one frame in clear that belongs to nobody, and returns "" when the capture
-// has seen all of them. A capture that does not see these would not see a leak either. The frames
-// come in by the same ports as everything else, but not through the node's egress hooks, so whatever
-// encrypts there cannot have anything to do with them.
-func sing(capture *wire.Capture, nodes []lab.Node, canary wire.Marker) (void string, err error) {
-	var ports []string
-	for _, node := range nodes {
-		ports = append(ports, node.Name)
-		err := netns.Do(node.Namespace, func() error { return sendRaw("eth0", canaryFrame(wire.MAC(node.MAC), canary)) })
-		if err != nil {
-			return "", fmt.Errorf("send a frame in clear from %s: %w", node.Name, err)
-		}
-	}
-	slices.Sort(ports)
-	for deadline := time.Now().Add(canaryTime); ; time.Sleep(time.Millisecond) {
-		seen := capture.Saw(canary)
-		if slices.Equal(seen, ports) {
-			return "", nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Sprintf("every node sent a frame in clear (%s), but the capture saw only those of: %s",
-				strings.Join(ports, " "), strings.Join(append(seen, "nobody")[:max(1, len(seen))], " ")), nil
-		}
-	}
+// singer sends frames in clear from a node that belong to nobody: what does not see these would not
+// see a leak either, and they mark places in the order of what is captured. They come in by the same
+// port as everything else of the node, but not through its egress hooks, so whatever encrypts there
+// cannot have anything to do with them.
+type singer struct {
+	node lab.Node
+	fd   int
 }
 
-// sendRaw puts a frame on the thread's device, past queueing and egress hooks.
-func sendRaw(device string, frame []byte) error {
-	link, err := net.InterfaceByName(device)
+func newSinger(node lab.Node) (*singer, error) {
+	s := &singer{node: node, fd: -1}
+	if err := netns.Do(node.Namespace, s.open); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("send frames in clear from %s: %w", node.Name, err)
+	}
+	return s, nil
+}
+
+func (s *singer) open() (err error) {
+	device, err := net.InterfaceByName("eth0")
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	// Protocol 0 receives nothing.
+	s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open a packet socket: %w", err)
 	}
-	defer unix.Close(fd)
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
 		return fmt.Errorf("bypass the egress hooks: %w", err)
 	}
-	if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index, Halen: 6}); err != nil {
-		return fmt.Errorf("send on %s: %w", device, err)
+	return unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: device.Index})
+}
+
+// sing sends one frame with the marker.
+func (s *singer) sing(canary wire.Marker) error {
+	if _, err := unix.Write(s.fd, canaryFrame(wire.MAC(s.node.MAC), canary)); err != nil {
+		return fmt.Errorf("send a frame in clear from %s: %w", s.node.Name, err)
 	}
 	return nil
+}
+
+// Close gives the socket back.
+func (s *singer) Close() error { return unix.Close(s.fd) }
+
+// errUnheard says that the capture did not see a frame in clear, so it might not see others either.
+var errUnheard = errors.New("the capture is blind")
+
+// choir lets every node sing once, and waits until the capture has heard all of them.
+func choir(capture *wire.Capture, nodes []lab.Node, canary wire.Marker) error {
+	var ports []string
+	for _, node := range nodes {
+		ports = append(ports, node.Name)
+		s, err := newSinger(node)
+		if err != nil {
+			return err
+		}
+		err = s.sing(canary)
+		_ = s.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return hear(capture, canary, ports...)
+}
+
+// hear waits until the capture has seen the canary come by exactly these ports.
+func hear(capture *wire.Capture, canary wire.Marker, ports ...string) error {
+	slices.Sort(ports)
+	for deadline := time.Now().Add(canaryTime); ; time.Sleep(100 * time.Microsecond) {
+		seen := capture.Saw(canary)
+		if slices.Equal(seen, ports) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: frames in clear were sent by %s and seen from %s",
+				errUnheard, strings.Join(ports, " "), first(strings.Join(seen, " "), "nobody"))
+		}
+	}
 }
 
 // canaryFrame is UDP between two addresses of documentation (RFC 5737), for a machine that does not

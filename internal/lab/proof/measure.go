@@ -5,15 +5,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/netip"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"warren/internal/lab"
 	"warren/internal/lab/wire"
 )
 
-// Pairs of nodes that talk at the same time; rows of one pair run one after the other, so that
-// WireGuard frames can be told apart by time.
+// Pairs of nodes that talk at the same time. Rows of one pair run one after the other, each between two
+// frames in clear, so that it can be told to which row a WireGuard frame belongs.
 const pairsAtOnce = 8
 
 // After this many rows of one pair without an answer the others get less time: a lab in which nothing
@@ -31,68 +32,84 @@ func measure(ctx context.Context, l *lab.Lab, rows []Row, options Options) (meas
 	if err != nil {
 		return m, err
 	}
-	opening, openErr := sing(capture, l.Topology.Nodes, markers.next())
-	var sendErr error
-	if openErr == nil && opening == "" {
-		m.exchanges, sendErr = sendAll(ctx, rows, markers, options)
+	err = choir(capture, l.Topology.Nodes, markers.next())
+	if err == nil {
+		m.exchanges, err = sendAll(ctx, sender{capture, l.Topology, options}, rows, markers)
 	}
-	closing, closeErr := sing(capture, l.Topology.Nodes, markers.next())
+	if err == nil {
+		err = choir(capture, l.Topology.Nodes, markers.next())
+	}
 	frames, captureErr := capture.Close()
-	if err := errors.Join(openErr, sendErr, closeErr); err != nil {
-		return m, err
+	m.frames = frames
+	if errors.Is(err, errUnheard) || errors.Is(captureErr, wire.ErrIncomplete) {
+		m.void, err = errors.Join(err, captureErr).Error(), nil
 	}
-	m.frames, m.void = frames, first(opening, closing)
-	if captureErr != nil {
-		m.void = captureErr.Error()
-	}
-	return m, nil
+	return m, err
+}
+
+// sender is what sending needs.
+type sender struct {
+	capture  *wire.Capture
+	topology lab.Topology
+	options  Options
 }
 
 // sendAll runs the rows, pairs of nodes side by side, and returns the exchanges in the order of rows.
-func sendAll(ctx context.Context, rows []Row, markers *markerSource, options Options) ([]exchange, error) {
+func sendAll(ctx context.Context, s sender, rows []Row, markers *markerSource) ([]exchange, error) {
 	servers, err := startEchoServers(rows)
 	if err != nil {
 		return nil, err
 	}
 	defer servers.Close()
 	exchanges := make([]exchange, len(rows))
-	byPair, order := map[pair][]int{}, []pair(nil)
+	pairs := map[pair][]*exchange{}
 	for i, row := range rows {
-		exchanges[i] = exchange{row: row, marker: markers.next()}
-		if len(byPair[row.pair()]) == 0 {
-			order = append(order, row.pair())
-		}
-		byPair[row.pair()] = append(byPair[row.pair()], i)
+		exchanges[i] = exchange{row: row, marker: markers.next(), opening: markers.next(), closing: markers.next()}
+		pairs[row.pair()] = append(pairs[row.pair()], &exchanges[i])
 	}
-	var running sync.WaitGroup
-	slots := make(chan struct{}, pairsAtOnce)
-	for _, p := range order {
-		slots <- struct{}{}
-		running.Go(func() {
-			sendPair(ctx, exchanges, byPair[p], options)
-			<-slots
+	var running errgroup.Group
+	running.SetLimit(pairsAtOnce)
+	for p, own := range pairs {
+		running.Go(func() error {
+			node, _ := s.topology.Node(p.a)
+			return s.pair(ctx, node, own)
 		})
 	}
-	running.Wait()
-	return exchanges, ctx.Err()
+	return exchanges, errors.Join(running.Wait(), ctx.Err())
 }
 
-// sendPair runs the rows of one pair of nodes one after the other.
-func sendPair(ctx context.Context, exchanges []exchange, rows []int, options Options) {
-	failures := 0
-	for _, i := range rows {
-		if ctx.Err() != nil {
-			return
+// pair runs the rows of one pair of nodes one after the other; the node sings before and after each,
+// and is heard before it goes on. So what was sent and answered is in between.
+func (s sender) pair(ctx context.Context, node lab.Node, exchanges []*exchange) error {
+	bracket, err := newSinger(node)
+	if err != nil {
+		return err
+	}
+	defer bracket.Close()
+	mark := func(canary wire.Marker) error {
+		if err := bracket.sing(canary); err != nil {
+			return err
 		}
-		timeout := options.timeout()
+		return hear(s.capture, canary, node.Name)
+	}
+	failures := 0
+	for _, e := range exchanges {
+		timeout := s.options.timeout()
 		if failures >= patience {
 			timeout = min(timeout, impatient)
 		}
-		exchanges[i] = send(exchanges[i].row, exchanges[i].marker, options.size(), timeout)
-		if exchanges[i].failure != nil {
+		if err := errors.Join(ctx.Err(), mark(e.opening)); err != nil {
+			return err
+		}
+		e.send(s.options.size(), timeout)
+		if err := mark(e.closing); err != nil {
+			return err
+		}
+		if e.failure != nil {
 			failures++
 		}
 	}
+	return nil
 }
 
 // markerSource gives out markers with a common beginning.

@@ -24,24 +24,20 @@ const resendAfter = 300 * time.Millisecond
 // errNoAnswer says that nothing with the marker came back.
 var errNoAnswer = errors.New("nothing came back")
 
-// send does the exchange of one row: the marker goes there, and the other end sends it back.
-func send(row Row, marker wire.Marker, size int, timeout time.Duration) exchange {
-	e := exchange{row: row, marker: marker, start: time.Now()}
-	payload := marker.Fill(size)
-	e.failure = netns.Do(row.source.namespace, func() (err error) {
-		deadline := e.start.Add(timeout)
-		switch row.Protocol {
+// send does the exchange: the marker goes to the other end, which sends it back.
+func (e *exchange) send(size int, timeout time.Duration) {
+	payload, to, deadline := e.marker.Fill(size), e.row.destination.address, time.Now().Add(timeout)
+	e.failure = netns.Do(e.row.source.namespace, func() (err error) {
+		switch e.row.Protocol {
 		case "icmp":
-			e.flow, err = ping(row.destination.address, payload, deadline)
+			e.flow, err = ping(to, payload, deadline)
 		case "udp":
-			e.flow, err = askUDP(row.destination.address, payload, deadline)
+			e.flow, err = askUDP(to, payload, deadline)
 		default:
-			e.flow, err = askTCP(row.destination.address, payload, deadline)
+			e.flow, err = askTCP(to, payload, deadline)
 		}
 		return err
 	})
-	e.end = time.Now()
-	return e
 }
 
 func askUDP(to netip.Addr, payload []byte, deadline time.Time) (wire.Flow, error) {

@@ -3,7 +3,6 @@ package proof
 import (
 	"fmt"
 	"net/netip"
-	"time"
 
 	"warren/internal/lab/wire"
 )
@@ -36,10 +35,11 @@ type Result struct {
 type exchange struct {
 	row    Row
 	marker wire.Marker
+	// opening and closing are in the frames in clear right before and after.
+	opening, closing wire.Marker
 	// flow from the source to the destination, as the kernel chose it.
-	flow       wire.Flow
-	start, end time.Time
-	failure    error // nil when delivered
+	flow    wire.Flow
+	failure error // nil when delivered
 }
 
 // measurement is everything that one run of all rows brought.
@@ -62,7 +62,7 @@ type tally struct {
 	clear, markers, wireGuard int
 }
 
-// count attributes every frame to its row. It is pure.
+// count attributes every frame to its row, in the order in which they were captured. It is pure.
 func (m measurement) count() tally {
 	c := newCounter(m)
 	for _, frame := range m.frames {
@@ -86,11 +86,15 @@ type counter struct {
 	tally       tally
 	byMarker    map[wire.Marker]int
 	byFlow      map[wire.Flow]int
-	byPair      map[pair][]int
+	// running is the row of each pair whose opening was the last seen.
+	running map[pair]int
+	opening map[wire.Marker]int
+	closing map[wire.Marker]int
 }
 
 func newCounter(m measurement) *counter {
-	c := &counter{measurement: m, byMarker: map[wire.Marker]int{}, byFlow: map[wire.Flow]int{}, byPair: map[pair][]int{}}
+	c := &counter{measurement: m, byMarker: map[wire.Marker]int{}, byFlow: map[wire.Flow]int{},
+		running: map[pair]int{}, opening: map[wire.Marker]int{}, closing: map[wire.Marker]int{}}
 	for i, e := range m.exchanges {
 		c.tally.results = append(c.tally.results, Result{
 			Row: e.row, Delivered: e.failure == nil, failure: e.failure,
@@ -98,17 +102,23 @@ func newCounter(m measurement) *counter {
 		})
 		c.byMarker[e.marker] = i
 		c.byFlow[e.flow], c.byFlow[e.flow.Reverse()] = i, i
-		c.byPair[e.row.pair()] = append(c.byPair[e.row.pair()], i)
+		c.opening[e.opening], c.closing[e.closing] = i, i
 	}
 	return c
 }
 
-// markers counts what could be read, in frames of any kind.
+// markers counts what could be read, in frames of any kind, and follows which rows run.
 func (c *counter) markers(frame wire.Frame) {
 	for _, marker := range frame.Markers {
 		if i, ok := c.byMarker[marker]; ok {
 			c.tally.results[i].MarkerFrames++
 			c.tally.markers++
+		}
+		if i, ok := c.opening[marker]; ok {
+			c.running[c.tally.results[i].pair()] = i
+		}
+		if i, ok := c.closing[marker]; ok {
+			delete(c.running, c.tally.results[i].pair())
 		}
 	}
 }
@@ -138,21 +148,20 @@ func (c *counter) rowOf(frame wire.Frame) (int, bool) {
 	return i, ok
 }
 
-// wireGuard goes by the two nodes and the time: rows of one pair run one after the other.
+// wireGuard goes by the two nodes and by which of their rows was running.
 func (c *counter) wireGuard(frame wire.Frame) {
 	c.tally.wireGuard++
 	from, to := c.measurement.nodes[frame.Flow.Source.Addr()], c.measurement.nodes[frame.Flow.Destination.Addr()]
-	for _, i := range c.byPair[Row{From: from, To: to}.pair()] {
-		e, result := c.measurement.exchanges[i], &c.tally.results[i]
-		if frame.Time.Before(e.start) || frame.Time.After(e.end) {
-			continue
-		}
-		result.WireGuardFrames++
-		if from == e.row.From {
-			result.wireGuardOut++
-		} else {
-			result.wireGuardBack++
-		}
+	i, ok := c.running[Row{From: from, To: to}.pair()]
+	if !ok {
+		return
+	}
+	result := &c.tally.results[i]
+	result.WireGuardFrames++
+	if from == result.From {
+		result.wireGuardOut++
+	} else {
+		result.wireGuardBack++
 	}
 }
 

@@ -6,28 +6,26 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"warren/internal/lab/wire"
 )
 
-// clock gives points in time by the second.
-func clock(second int) time.Time { return time.Unix(1_700_000_000+int64(second), 0) }
-
-// situation is a run of two rows between n1 and n2: pod to pod by TCP in the first ten seconds, and
-// back in the next ten.
-type situation struct{ measurement }
+// situation is a run of two rows between n1 and n2: pod to pod by TCP, there and back.
+type situation struct {
+	measurement
+	// during holds the frames captured while each row ran, after those of neither.
+	during [2][]wire.Frame
+}
 
 func newSituation() *situation {
 	rows := Rows(topology(2, 1), Filter{Classes: []string{"pod-pod"}, Families: []string{"ipv4"}, Protocols: []string{"tcp"}})
-	s := &situation{measurement{nodes: nodeAddresses(topology(2, 1))}}
+	s := &situation{measurement: measurement{nodes: nodeAddresses(topology(2, 1))}}
 	for i, row := range rows {
 		s.exchanges = append(s.exchanges, exchange{
-			row: row, marker: markerOf(i),
-			flow:  wire.Flow{Protocol: 6, Source: netip.AddrPortFrom(row.source.address, uint16(40000+i)), Destination: netip.AddrPortFrom(row.destination.address, EchoPort)},
-			start: clock(10 * i), end: clock(10*i + 9),
+			row: row, marker: markerOf(i), opening: markerOf(10 + i), closing: markerOf(20 + i),
+			flow: wire.Flow{Protocol: 6, Source: netip.AddrPortFrom(row.source.address, uint16(40000+i)), Destination: netip.AddrPortFrom(row.destination.address, EchoPort)},
 		})
 	}
 	return s
@@ -35,17 +33,28 @@ func newSituation() *situation {
 
 func markerOf(i int) wire.Marker { return wire.Marker{0: 0xfe, 15: byte(i + 1)} }
 
-// encrypted adds a WireGuard frame in each direction for every row.
+// captured puts the frames of each row between its opening and its closing.
+func (s *situation) captured() measurement {
+	m := s.measurement
+	for i, e := range s.exchanges {
+		m.frames = append(m.frames, wire.Frame{Kind: wire.Outside, Markers: []wire.Marker{e.opening}})
+		m.frames = append(m.frames, s.during[i]...)
+		m.frames = append(m.frames, wire.Frame{Kind: wire.Outside, Markers: []wire.Marker{e.closing}})
+	}
+	return m
+}
+
+// encrypted adds a WireGuard frame in each direction to every row.
 func (s *situation) encrypted() *situation {
-	for i := range s.exchanges {
-		s.tunnel("10.10.0.1", "10.10.0.2", 10*i+1)
-		s.tunnel("10.10.0.2", "10.10.0.1", 10*i+2)
+	for i := range s.during {
+		s.tunnel("10.10.0.1", "10.10.0.2", i).tunnel("10.10.0.2", "10.10.0.1", i)
 	}
 	return s
 }
 
-func (s *situation) tunnel(from, to string, second int) *situation {
-	s.frames = append(s.frames, wire.Frame{Kind: wire.WireGuard, Time: clock(second), Flow: udpFlow(from, to)})
+// tunnel adds a WireGuard frame to a row.
+func (s *situation) tunnel(from, to string, row int) *situation {
+	s.during[row] = append(s.during[row], wire.Frame{Kind: wire.WireGuard, Flow: udpFlow(from, to)})
 	return s
 }
 
@@ -82,7 +91,7 @@ func TestMeasured(t *testing.T) {
 	answer := wire.Frame{Kind: wire.Clear, Port: "n2", Flow: newSituation().exchanges[0].flow.Reverse(), Length: 74}
 	translated := wire.Frame{Kind: wire.Clear, Port: "n1", Flow: udpFlow("10.10.0.1", "10.10.0.2"), Length: 300, Markers: []wire.Marker{markerOf(1)}}
 	stranger := wire.Frame{Kind: wire.Clear, Port: "n2", Flow: udpFlow("10.10.0.2", "10.10.0.1"), Length: 90}
-	readable := wire.Frame{Kind: wire.WireGuard, Time: clock(3), Flow: udpFlow("10.10.0.1", "10.10.0.2"), Markers: []wire.Marker{markerOf(0)}}
+	readable := wire.Frame{Kind: wire.WireGuard, Flow: udpFlow("10.10.0.1", "10.10.0.2"), Markers: []wire.Marker{markerOf(0)}}
 	outside := wire.Frame{Kind: wire.Outside, Markers: []wire.Marker{markerOf(0)}}
 	link := wire.Frame{Kind: wire.Neighbours}
 
@@ -106,20 +115,20 @@ func TestMeasured(t *testing.T) {
 			want: []string{"ok", "ok", "stray: udp 10.10.0.2:51880 > 10.10.0.1:51880 (sent by n2, 90 bytes)"}},
 		{name: "lost", seen: newSituation().encrypted().failed(1),
 			want: []string{"ok", "no answer (timed out); WireGuard frames: 1 from n2, 1 from n1"}},
-		{name: "the other end does not decrypt", seen: newSituation().tunnel("10.10.0.1", "10.10.0.2", 1).failed(0),
+		{name: "the other end does not decrypt", seen: newSituation().tunnel("10.10.0.1", "10.10.0.2", 0).failed(0),
 			want: []string{
 				"no answer (timed out): n1 sent 1 WireGuard frames, n2 sent none back",
 				"delivered, but WireGuard frames do not account for it: 0 from n2, 0 from n1"}},
-		{name: "delivered by some other way", seen: newSituation().tunnel("10.10.0.1", "10.10.0.2", 1).tunnel("10.10.0.2", "10.10.0.1", 2),
+		{name: "delivered by some other way", seen: newSituation().tunnel("10.10.0.1", "10.10.0.2", 0).tunnel("10.10.0.2", "10.10.0.1", 0),
 			want: []string{"ok", "delivered, but WireGuard frames do not account for it: 0 from n2, 0 from n1"}},
-		{name: "WireGuard before and after is not the row's", seen: newSituation().encrypted().tunnel("10.10.0.1", "10.10.0.2", 100), want: []string{"ok", "ok"}},
+		{name: "WireGuard before and after is not the row's", seen: newSituation().encrypted().frame(wire.Frame{Kind: wire.WireGuard, Flow: udpFlow("10.10.0.1", "10.10.0.2")}), want: []string{"ok", "ok"}},
 		{name: "incomplete capture", seen: newSituation().encrypted().void("3 frames dropped"),
 			want: []string{"ok", "ok", "void: the capture saw too little: 3 frames dropped"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var report Report
-			report.measured(test.seen.measurement)
+			report.measured(test.seen.captured())
 			var got []string
 			wantOK := true
 			for _, row := range report.Rows {
@@ -160,7 +169,7 @@ func TestControl(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var report Report
-			report.control(test.seen.measurement)
+			report.control(test.seen.captured())
 			if diff := cmp.Diff(test.want, report.Void); diff != "" {
 				t.Errorf("void (-want +got):\n%s", diff)
 			}
@@ -171,8 +180,8 @@ func TestControl(t *testing.T) {
 // TestReportFields holds the field names that scripts read.
 func TestReportFields(t *testing.T) {
 	report := Report{Lab: "x"}
-	report.control(newSituation().clearFrames().measurement)
-	report.measured(newSituation().encrypted().measurement)
+	report.control(newSituation().clearFrames().captured())
+	report.measured(newSituation().encrypted().captured())
 	report.Rows = report.Rows[:1]
 	got, err := json.MarshalIndent(report, "", " ")
 	if err != nil {
@@ -206,7 +215,7 @@ func TestReportFields(t *testing.T) {
   }
  ],
  "stray_clear_frames": 0,
- "frames": 4,
+ "frames": 8,
  "wireguard_frames": 4
 }`)
 	if diff := cmp.Diff(want, string(got)); diff != "" {

@@ -75,12 +75,12 @@ func TestBlindCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	void, err := sing(capture, l.Topology.Nodes, markers.next())
-	if _, closeErr := capture.Close(); err != nil || closeErr != nil {
-		t.Fatal(err, closeErr)
+	err = choir(capture, l.Topology.Nodes, markers.next())
+	if _, closeErr := capture.Close(); closeErr != nil {
+		t.Fatal(closeErr)
 	}
-	if want := "the capture saw only those of: nobody"; !strings.Contains(void, want) {
-		t.Errorf("sing = %q, want %q", void, want)
+	if want := "sent by n1 n2 and seen from nobody"; !errors.Is(err, errUnheard) || !strings.Contains(err.Error(), want) {
+		t.Errorf("choir = %v, want %q", err, want)
 	}
 }
 

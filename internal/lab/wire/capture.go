@@ -41,13 +41,14 @@ type Capture struct {
 
 	mutex  sync.Mutex
 	frames []Frame
-	err    error // why it is incomplete
+	seen   map[Marker][]string // the ports by which frames with a marker came
+	err    error               // why it is incomplete
 }
 
 // Listen starts a capture in the switch's namespace. Every device there but the bridge and lo is a
 // port. From its return on, no frame is missed unnoticed.
 func Listen(namespace, bridge string, options Options) (*Capture, error) {
-	c := &Capture{options: options, done: make(chan struct{})}
+	c := &Capture{options: options, done: make(chan struct{}), seen: map[Marker][]string{}}
 	if err := netns.Do(namespace, func() error { return c.open(bridge) }); err != nil {
 		return nil, fmt.Errorf("capture in namespace %s: %w", namespace, err)
 	}
@@ -85,7 +86,6 @@ func configure(fd int) error {
 		level, opt, value int
 	}{
 		{"the receive buffer", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
-		{"time stamps", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW, 1},
 		{"incoming only", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
 	} {
 		if err := unix.SetsockoptInt(fd, option.level, option.opt, option.value); err != nil {
@@ -103,38 +103,49 @@ func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
-// read takes frames until Close.
+// read takes frames until Close, and then what is still waiting.
 func (c *Capture) read() {
 	defer close(c.done)
-	buffer, control := make([]byte, largestFrame), make([]byte, 512)
 	connection, err := c.file.SyscallConn()
 	if err != nil {
 		c.fail(err)
 		return
 	}
+	buffer := make([]byte, largestFrame)
 	for {
-		var n, controlLen, flags int
-		var from unix.Sockaddr
 		var received error
 		err := connection.Read(func(fd uintptr) bool {
-			n, controlLen, flags, from, received = unix.Recvmsg(int(fd), buffer, control, 0)
+			received = c.receive(int(fd), buffer)
 			return !errors.Is(received, unix.EAGAIN)
 		})
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return
+			break
 		}
 		if err = errors.Join(err, received); err != nil {
 			c.fail(err)
 			return
 		}
-		if flags&unix.MSG_TRUNC != 0 {
-			c.fail(fmt.Errorf("a frame of more than %d bytes", largestFrame))
-		}
-		c.keep(buffer[:n], control[:controlLen], from)
 	}
+	_ = connection.Control(func(fd uintptr) {
+		for c.receive(int(fd), buffer) == nil {
+		}
+	})
 }
 
-func (c *Capture) keep(raw, control []byte, from unix.Sockaddr) {
+// receive takes one frame; EAGAIN when none waits.
+func (c *Capture) receive(fd int, buffer []byte) error {
+	n, _, flags, from, err := unix.Recvmsg(fd, buffer, nil, unix.MSG_DONTWAIT)
+	if err != nil {
+		return err
+	}
+	if flags&unix.MSG_TRUNC != 0 {
+		c.fail(fmt.Errorf("a frame of more than %d bytes", largestFrame))
+	}
+	c.keep(buffer[:n], from)
+	return nil
+}
+
+func (c *Capture) keep(raw []byte, from unix.Sockaddr) {
 	link, ok := from.(*unix.SockaddrLinklayer)
 	if !ok {
 		return
@@ -144,7 +155,7 @@ func (c *Capture) keep(raw, control []byte, from unix.Sockaddr) {
 		return // the bridge itself, which repeats what its ports received
 	}
 	frame := inspect(raw, c.options.Cluster, c.options.Magic)
-	frame.Port, frame.Time = port, timestamp(control)
+	frame.Port = port
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if len(c.frames) == mostFrames {
@@ -152,6 +163,11 @@ func (c *Capture) keep(raw, control []byte, from unix.Sockaddr) {
 		return
 	}
 	c.frames = append(c.frames, frame)
+	for _, marker := range frame.Markers {
+		if !slices.Contains(c.seen[marker], port) {
+			c.seen[marker] = append(c.seen[marker], port)
+		}
+	}
 }
 
 func (c *Capture) fail(err error) {
@@ -162,32 +178,11 @@ func (c *Capture) fail(err error) {
 	}
 }
 
-// timestamp reads the kernel's time of reception; without one it is now.
-func timestamp(control []byte) time.Time {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return time.Now()
-	}
-	for _, m := range messages {
-		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS_NEW && len(m.Data) >= 16 {
-			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
-		}
-	}
-	return time.Now()
-}
-
 // Saw returns the ports by which frames with the marker have come so far, sorted.
 func (c *Capture) Saw(marker Marker) []string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	var ports []string
-	for _, frame := range c.frames {
-		if slices.Contains(frame.Markers, marker) && !slices.Contains(ports, frame.Port) {
-			ports = append(ports, frame.Port)
-		}
-	}
-	slices.Sort(ports)
-	return ports
+	return slices.Sorted(slices.Values(c.seen[marker]))
 }
 
 // Close ends the capture and returns the frames in the order in which they came, fragments settled.

@@ -3,13 +3,10 @@ package wire
 import (
 	"bytes"
 	"net/netip"
-	"time"
 )
 
 // Frame is what is kept of a captured frame.
 type Frame struct {
-	// Time at which it entered the switch.
-	Time time.Time
 	// Port of the switch by which it came: the node that sent it.
 	Port string
 	Kind Kind
