@@ -196,7 +196,13 @@ func TestIdentitiesSurviveACollision(t *testing.T) {
 	}
 	moved := numbers[second]
 	note(cache.Delete(first, cluster.SourceKubeAPIServer, "service"))
-	note(cache.Upsert(apiServer(second)))
+	reached := apiServer(second) // the same labels, another entry, and the preferred number is free
+	reached.Info.HasPair, reached.Info.Pair.Endpoint = true, second.Addr()
+	if deltas := cache.Upsert(reached); len(deltas) != 1 {
+		t.Fatalf("a pair more: %v", changed(deltas))
+	} else {
+		note(deltas)
+	}
 	if numbers[second] != moved {
 		t.Errorf("%s became %s while it lived", moved, numbers[second])
 	}

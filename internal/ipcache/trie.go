@@ -183,8 +183,7 @@ func (t *trie) reach(k key) (handle, *node) {
 // fork puts a node for k above or beside the node of link, with which it shares the first common bits.
 func (t *trie) fork(link *handle, k key, common uint8) (handle, *node) {
 	old := *link
-	oldNode := t.nodes.at(old)
-	side := oldNode.key().bit(common)
+	side := t.nodes.at(old).key().bit(common)
 	h, n := t.nodes.alloc()
 	n.setKey(k)
 	top, above := h, n
@@ -194,10 +193,9 @@ func (t *trie) fork(link *handle, k key, common uint8) (handle, *node) {
 		above.child[1-side], above.marks = h, markLeft<<(1-side)
 	}
 	above.child[side] = old
-	above.marks |= markLeft << side // the old node may have marks of the same transaction
-	if oldNode.needs != 0 {
-		above.needs = needLeft << side
-	}
+	// Settle has to visit the old node too: it may have marks of the same transaction, and above does
+	// not know its needs.
+	above.marks |= markLeft << side
 	*link = top
 	return h, n
 }
