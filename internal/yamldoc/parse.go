@@ -18,10 +18,11 @@ import (
 const MaxSize = 1 << 20
 
 // The parser takes time and memory that grow with the square of nesting and of keys, and recurses:
-// one MiB of "[" takes gigabytes. Records come from other machines, so both are bounded before it runs.
+// one MiB of "[" takes gigabytes. Records come from other machines, so all is bounded before it runs.
 const (
+	maxWords   = 1 << 17 // what is between spaces, commas and brackets
+	maxKeys    = 1024
 	maxNesting = 16
-	maxKeys    = 4096
 )
 
 // Document is a parsed document: one mapping, and where everything in it stands.
@@ -80,6 +81,9 @@ func (d *Document) text(data []byte) (string, error) {
 	if len(data) > MaxSize {
 		return "", d.fault(nil, fmt.Sprintf("more than %d bytes", MaxSize), "a document of Warren is far smaller")
 	}
+	if words(data) > maxWords {
+		return "", d.fault(nil, fmt.Sprintf("more than %d words", maxWords), "a document of Warren has far fewer")
+	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if bad := firstBadByte(data); bad >= 0 {
 		line := 1 + bytes.Count(data[:bad], []byte("\n"))
@@ -87,6 +91,17 @@ func (d *Document) text(data []byte) (string, error) {
 		return "", d.fault(at, "not plain text in UTF-8", "write the file again; it may be damaged")
 	}
 	return strings.ReplaceAll(string(data), "\r\n", "\n"), nil
+}
+
+// words bounds the number of tokens from above, nearly: no token is shorter than what ends it.
+func words(data []byte) int {
+	count := 0
+	for _, b := range data {
+		if strings.IndexByte(" \n,[]{}", b) >= 0 {
+			count++
+		}
+	}
+	return count
 }
 
 // firstBadByte returns the index of the first byte that no text file has (not UTF-8, or a control
@@ -190,6 +205,20 @@ func (d *Document) place(at *token.Position) string {
 		return d.name + ":1:1"
 	}
 	return fmt.Sprintf("%s:%d:%d", d.name, at.Line, at.Column)
+}
+
+// Scalar returns the text of a value on the first level without judging anything else, so that a
+// document can be asked for its version before it is decoded. ok is false when there is no such value.
+func (d *Document) Scalar(key string) (text string, ok bool) {
+	entries, _ := entriesOf(d.root)
+	for _, entry := range entries {
+		if entry.Key.GetToken().Value == key {
+			d.at[key] = position(entry.Value)
+			text, _, ok = scalarOf(entry.Value)
+			return text, ok
+		}
+	}
+	return "", false
 }
 
 // Has reports whether the document that was decoded has something at key.
