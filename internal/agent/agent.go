@@ -257,6 +257,8 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 		case discovery.Synced:
 			a.sync()
 			changes = append(changes, plan.Change{Synced: true})
+		case discovery.APIServers:
+			changes = append(changes, a.setAPIServers(event.APIServers))
 		case discovery.Problems:
 			a.problems.set("discovery", recordProblems(event.Problems), time.Now(), a.Log)
 		}

@@ -11,6 +11,7 @@ package discovery
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"warren/internal/cluster"
 )
@@ -43,11 +44,13 @@ const (
 	Delete
 	// Synced: everything there is was emitted once. Comes once, after the first complete reading.
 	Synced
+	// APIServers: APIServers is all of them now; empty when there are none.
+	APIServers
 	// Problems: Problems is all that is wrong now, whatever it was before; empty when all is well.
 	Problems
 )
 
-var kindNames = [...]string{Upsert: "upsert", Delete: "delete", Synced: "synced", Problems: "problems"}
+var kindNames = [...]string{Upsert: "upsert", Delete: "delete", Synced: "synced", APIServers: "api-servers", Problems: "problems"}
 
 // String returns the kind as logs show it.
 func (k Kind) String() string {
@@ -65,6 +68,8 @@ type Event struct {
 	ID cluster.NodeID
 	// Node is the record of an Upsert, not to be changed. The own record is emitted like any other.
 	Node cluster.Node
+	// APIServers belongs to the kind of that name: where the API server is reached, in order.
+	APIServers []netip.AddrPort
 	// Problems belongs to the kind of that name; ordered by place.
 	Problems []Problem
 }

@@ -3,6 +3,8 @@ package dir
 import (
 	"fmt"
 	"testing"
+
+	"warren/internal/discovery/durable"
 )
 
 // BenchmarkRescan is what a folder of a thousand machines costs when nothing changed: every ten seconds,
@@ -11,7 +13,7 @@ func BenchmarkRescan(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 1000 {
 		node := sample(fmt.Sprintf("n%d", i), byte(i%250+1))
-		if err := replaceFile(dir+"/"+FileName(node.ID), Marshal(node)); err != nil {
+		if err := durable.Replace(dir+"/"+FileName(node.ID), Marshal(node), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

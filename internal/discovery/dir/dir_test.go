@@ -20,6 +20,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/durable"
 )
 
 // consumer keeps what Run told, as an agent does.
@@ -106,7 +107,7 @@ func eventually(t *testing.T, c *consumer, want string) {
 
 func put(t *testing.T, dir string, node cluster.Node) {
 	t.Helper()
-	must(t, replaceFile(filepath.Join(dir, FileName(node.ID)), Marshal(node)))
+	must(t, durable.Replace(filepath.Join(dir, FileName(node.ID)), Marshal(node), 0o644))
 }
 
 // TestRealFolder goes through the life of a folder with the kernel's own notifications; the rescan is

@@ -12,6 +12,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/durable"
 )
 
 // ownRecord is what this machine wants to have in the folder, and what became of it.
@@ -59,7 +60,7 @@ func (d *Dir) publishable(ctx context.Context, node cluster.Node) (cluster.Node,
 		return cluster.Node{}, ctx.Err()
 	case node.ID != d.self:
 		return cluster.Node{}, fmt.Errorf("this machine is %s", d.self)
-	case d.ownFile() == reservedFile:
+	case d.ownFile() == APIServerFile:
 		return cluster.Node{}, errors.New("the name is reserved; give the machine another one")
 	}
 	return Unmarshal(d.ownPath(), Marshal(node)) // nothing is written that would not be read
@@ -78,7 +79,7 @@ func (d *Dir) ensure() error {
 		return nil
 	}
 	d.own.written = time.Now()
-	return replaceFile(d.ownPath(), Marshal(*d.own.node))
+	return durable.Replace(d.ownPath(), Marshal(*d.own.node), 0o644)
 }
 
 // Withdraw implements discovery.Publisher. A record with a key that is not this machine's is left, and
@@ -108,7 +109,7 @@ func (d *Dir) withdraw() error {
 	if err := os.Remove(d.ownPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncFolder(d.path)
+	return durable.SyncFolder(d.path)
 }
 
 // isOurs reports whether a record is this machine's. Until something was published, the name decides.

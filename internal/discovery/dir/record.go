@@ -206,9 +206,7 @@ func problemsOf(err error) []discovery.Problem {
 }
 
 // isRecord tells record files from everything else in the folder: temporary files start with a dot,
-// and apiserver.yaml is kept for the facts about an API server outside the cluster.
+// and apiserver.yaml lists the API servers.
 func isRecord(name string) bool {
-	return strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".") && name != reservedFile
+	return strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".") && name != APIServerFile
 }
-
-const reservedFile = "apiserver" + suffix

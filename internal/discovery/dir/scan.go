@@ -40,11 +40,17 @@ func scanOnce(path string) snapshot {
 		return lostSnapshot(path, err)
 	}
 	for _, entry := range entries {
-		if !isRecord(entry.Name()) {
+		name := entry.Name()
+		if !isRecord(name) && name != APIServerFile {
 			continue
 		}
-		if c, exists := readRecord(filepath.Join(path, entry.Name())); exists {
-			snap.files[entry.Name()] = c
+		c, exists := readRecord(filepath.Join(path, name))
+		switch {
+		case !exists:
+		case name == APIServerFile:
+			snap.apiServers = &c
+		default:
+			snap.files[name] = c
 		}
 	}
 	return snap

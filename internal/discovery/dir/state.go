@@ -21,6 +21,8 @@ type snapshot struct {
 	folder identity
 	// files are the record files by name.
 	files map[string]content
+	// apiServers is the list of API servers, nil when there is none.
+	apiServers *content
 	// lost is set when the folder could not be read; then files says nothing.
 	lost *discovery.Problem
 	// faults are problems around the folder that concern no other machine's record.
@@ -54,6 +56,8 @@ type state struct {
 	synced bool
 	folder identity // of the last snapshot that was not lost
 	files  map[string]file
+	// apiServers is what the list of API servers says.
+	apiServers servers
 	// problems are all of them, as last emitted.
 	problems []discovery.Problem
 }
@@ -72,6 +76,7 @@ func (s state) next(snap snapshot) (state, []discovery.Event) {
 	lost := s.loss(snap)
 	if lost == nil {
 		to.synced, to.folder, to.files = true, snap.folder, s.read(snap)
+		to.apiServers = s.apiServers.read(filepath.Join(snap.path, APIServerFile), snap.apiServers)
 	}
 	to.problems = to.allProblems(lost, snap.faults)
 	return to, to.eventsSince(s)
@@ -144,6 +149,7 @@ func (s state) allProblems(lost *discovery.Problem, faults []discovery.Problem) 
 	if lost != nil {
 		all = append(all, *lost)
 	}
+	all = append(all, s.apiServers.problems...)
 	for _, f := range s.files {
 		for i, p := range f.problems {
 			if i == 0 && f.good != nil {
@@ -166,6 +172,9 @@ func (s state) eventsSince(from state) []discovery.Event {
 		if old, known := before[id]; !known || old != after[id] && !same(*old, *after[id]) {
 			events = append(events, discovery.Event{Kind: discovery.Upsert, ID: id, Node: *after[id]})
 		}
+	}
+	if !slices.Equal(from.apiServers.good, s.apiServers.good) {
+		events = append(events, discovery.Event{Kind: discovery.APIServers, APIServers: s.apiServers.good})
 	}
 	for _, id := range sortedIDs(before) {
 		if _, still := after[id]; !still {
