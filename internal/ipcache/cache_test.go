@@ -3,6 +3,7 @@ package ipcache_test
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -106,6 +107,21 @@ func TestSlotsAreTheirResources(t *testing.T) {
 	}
 	if deltas := cache.Delete(prefix, cluster.SourceDirectory, "node/default/n2"); len(deltas) != 1 {
 		t.Errorf("its own slot: %v", changed(deltas))
+	}
+}
+
+// cilium 21596, 24574: map, listeners and WireGuard agent waited for each other, as listeners were called
+// under a lock. Nothing can be called back that nothing can be given.
+func TestNothingCallsBack(t *testing.T) {
+	cache := reflect.TypeFor[*ipcache.Cache]()
+	for i := range cache.NumMethod() {
+		method := cache.Method(i)
+		for j := 1; j < method.Type.NumIn(); j++ {
+			switch method.Type.In(j).Kind() {
+			case reflect.Func, reflect.Chan, reflect.Interface:
+				t.Errorf("%s takes a %s", method.Name, method.Type.In(j))
+			}
+		}
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,32 +27,31 @@ var sizes = []struct {
 const podsPerNode = 50
 
 // TestScale prints what a cluster of each size costs (go test -v -run Scale) and fails at three times
-// what the largest cluster may cost, so that a busy machine does not matter but a wrong algorithm does.
+// what the largest cluster may cost, in three attempts: a busy machine shall not matter, a wrong
+// algorithm shall. Times are those of the processor, collector included: what one core would need.
 func TestScale(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector is measured, not the cache")
+		t.Skip("the race detector would be measured, not the cache")
 	}
-	const slack = 3
-	t.Logf("%6s %9s %10s %12s %12s %12s %12s %12s", "", "prefixes", "cold load", "bytes/prefix", "change pod", "change node", "change CIDR", "remove pod")
+	t.Logf("%9s %10s %13s %11s %11s %11s %11s", "prefixes", "cold load", "heap/prefix", "change pod", "node", "pod CIDR", "remove pod")
 	for _, size := range sizes {
 		facts := clusterFacts(size.nodes)
-		m := measure(facts)
-		t.Logf("%6s %9d %8.0fms %12.0f %10.2fµs %10.2fµs %10.2fµs %10.2fµs", size.name, len(facts), 1e3*m.load.Seconds(), m.bytes,
-			µs(m.changePod), µs(m.changeNode), µs(m.changeCIDR), µs(m.removePod))
-		if m.load > slack*700*time.Millisecond {
-			t.Errorf("%s: cold load took %s", size.name, m.load)
-		}
-		if len(facts) > 5000 && m.bytes > 320 { // not a matter of noise; below, tables' minimum sizes count
-			t.Errorf("%s: %.0f bytes of heap per prefix", size.name, m.bytes)
-		}
-		for what, took := range map[string]time.Duration{"change of a pod": m.changePod, "change of a node": m.changeNode, "change of a pod CIDR": m.changeCIDR, "removal of a pod": m.removePod} {
-			if took > slack*8*time.Microsecond {
-				t.Errorf("%s: %s took %s", size.name, what, took)
+		var problems []string
+		for range 3 {
+			m := measure(facts)
+			t.Logf("%9d %7.0f ms %11.0f B %8.1f µs %8.1f µs %8.1f µs %8.1f µs", len(facts), 1e3*m.load.Seconds(), m.bytes,
+				µs(m.changePod), µs(m.changeNode), µs(m.changeCIDR), µs(m.removePod))
+			if problems = m.problems(); len(problems) == 0 {
+				break
 			}
+		}
+		for _, problem := range problems {
+			t.Errorf("%d prefixes: %s", len(facts), problem)
 		}
 	}
 }
 
+// measurement is what a cluster costs; changes are medians.
 type measurement struct {
 	load                                         time.Duration
 	bytes                                        float64
@@ -60,12 +61,12 @@ type measurement struct {
 func measure(facts []cluster.Fact) measurement {
 	var m measurement
 	before := heap()
-	start := time.Now()
+	start := processorTime()
 	cache := ipcache.New()
 	for _, f := range facts {
 		cache.Upsert(f)
 	}
-	m.load = time.Since(start)
+	m.load = processorTime() - start
 	m.bytes = float64(heap()-before) / float64(cache.Len())
 	m.changePod = perChange(cache, pods(facts), change)
 	m.changeNode = perChange(cache, nodeAddresses(facts), change)
@@ -75,19 +76,41 @@ func measure(facts []cluster.Fact) measurement {
 	return m
 }
 
-// perChange returns the time of one of many changes, at random places.
+// problems holds a measurement against the targets, which are those of the largest cluster: nothing may
+// cost more in a smaller one.
+func (m measurement) problems() []string {
+	const slack = 3
+	var problems []string
+	if m.load > slack*700*time.Millisecond {
+		problems = append(problems, fmt.Sprintf("cold load took %s", m.load))
+	}
+	if m.bytes > 320 { // heap is no matter of noise
+		problems = append(problems, fmt.Sprintf("%.0f bytes of heap per prefix", m.bytes))
+	}
+	slowest := max(m.changePod, m.changeNode, m.changeCIDR, m.removePod)
+	if slowest > slack*8*time.Microsecond {
+		problems = append(problems, fmt.Sprintf("one change took %s", slowest))
+	}
+	return problems
+}
+
+// perChange makes 20,000 changes at random places, if there are as many, and returns the median over
+// batches of the time of one.
 func perChange(cache *ipcache.Cache, facts []cluster.Fact, change func(*ipcache.Cache, cluster.Fact, int) int) time.Duration {
-	const rounds = 20_000
-	arriving, deltas := arriving(facts, rounds), 0
-	start := time.Now()
-	for _, f := range arriving {
-		deltas += change(cache, f, 1)
+	var times []time.Duration
+	for batch := range slices.Chunk(arriving(facts, 20_000), 500) {
+		deltas := 0
+		start := processorTime()
+		for _, f := range batch {
+			deltas += change(cache, f, 1)
+		}
+		times = append(times, (processorTime()-start)/time.Duration(len(batch)))
+		if deltas != len(batch) {
+			panic(fmt.Sprintf("%d deltas of %d changes", deltas, len(batch)))
+		}
 	}
-	took := time.Since(start) / time.Duration(len(arriving))
-	if deltas != len(arriving) {
-		panic(fmt.Sprintf("%d deltas of %d changes", deltas, len(arriving)))
-	}
-	return took
+	slices.Sort(times)
+	return times[len(times)/2]
 }
 
 // arriving returns at most n of the facts in random order, copied as a decoder would make them: what
@@ -119,6 +142,15 @@ func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
+}
+
+// processorTime returns what this process has used of all processors.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func µs(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
