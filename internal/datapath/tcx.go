@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"warren/internal/datapath/model"
 )
@@ -192,16 +193,15 @@ func (t *tcx) ensure(h hook, program *ebpf.Program, copy func() (*ebpf.Program, 
 		return err
 	}
 	if l == nil {
-		l, err = t.attach(h, program, t.pin(h))
-		if err != nil {
+		if l, err = t.attachNew(h, program, copy); err != nil {
 			return err
 		}
 		t.logger.Info("program attached", "program", h.program, "device", h.ifindex, "mode", TCX)
-	}
-	defer func() { l.close() }()
-	if err := replaceProgram(h, l, program); err != nil {
+	} else if err := replaceProgram(h, l, program); err != nil {
+		l.close()
 		return err
 	}
+	defer func() { l.close() }()
 	neighbours, err := t.neighbours(h, l.id)
 	if err != nil || !t.misplaced(h, neighbours) {
 		return err
@@ -212,6 +212,21 @@ func (t *tcx) ensure(h hook, program *ebpf.Program, copy func() (*ebpf.Program, 
 	}
 	l = moved
 	return nil
+}
+
+// attachNew attaches where nothing of ours is pinned. A link whose pin somebody removed goes a little
+// later, and until then its program cannot be attached again; a copy can.
+func (t *tcx) attachNew(h hook, program *ebpf.Program, copy func() (*ebpf.Program, error)) (*pinned, error) {
+	l, err := t.attach(h, program, t.pin(h))
+	if !errors.Is(err, unix.EEXIST) {
+		return l, err
+	}
+	twin, err := copy()
+	if err != nil {
+		return nil, err
+	}
+	defer twin.Close()
+	return t.attach(h, twin, t.pin(h))
 }
 
 // attach attaches and pins a link: last on egress, first on ingress.

@@ -1,0 +1,410 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"warren/internal/datapath/model"
+)
+
+// defaultPackets is how many random packets a normal test run compares.
+const defaultPackets = 20_000
+
+// configurations is how many of them a run goes through.
+const configurations = 25
+
+// TestRandomPacketsAgree passes random packets through the model and through the loaded programs. They
+// are built around the addresses of the test's cluster, and some are damaged afterwards.
+//
+//	WARREN_FUZZ_PACKETS=1000000 go test -run TestRandomPacketsAgree   the long target
+//	WARREN_FUZZ_SEED=42 go test -run TestRandomPacketsAgree           the same packets again
+func TestRandomPacketsAgree(t *testing.T) {
+	d := openCluster(t)
+	seed := numberFromEnv(t, "WARREN_FUZZ_SEED", uint64(time.Now().UnixNano()))
+	packets := int(numberFromEnv(t, "WARREN_FUZZ_PACKETS", defaultPackets))
+	t.Logf("seed %d, %d packets", seed, packets)
+	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	seen := seenReasons{toNetdev: {}, fromNetdev: {}, fromTunnel: {}}
+	for range configurations {
+		configure(t, d, g.configOtherThan(d.config))
+		g.compareRound(t, d, packets/configurations, seen)
+	}
+	t.Logf("reasons seen: %v", seen)
+	if packets >= defaultPackets {
+		seen.complete(t)
+	}
+}
+
+// seenReasons counts the packets by what became of them.
+type seenReasons map[model.Program]map[model.Reason]int
+
+// complete fails when the generator never made a packet for one of the reasons.
+func (seen seenReasons) complete(t *testing.T) {
+	t.Helper()
+	for _, program := range model.Programs() {
+		for _, reason := range model.Reasons() {
+			if slices.Contains(reason.Programs(), program) && elsewhere[program][reason] == "" && seen[program][reason] == 0 {
+				t.Errorf("no packet showed %v of %v: the generator misses it", reason, program)
+			}
+		}
+	}
+}
+
+// compareRound compares so many packets with one configuration, and then what was counted.
+func (g generator) compareRound(t *testing.T, d *Datapath, packets int, seen seenReasons) {
+	t.Helper()
+	counted := tallies{}
+	for packets > 0 {
+		for _, c := range g.exchange() {
+			if kernelRefuses(c.in) {
+				continue
+			}
+			want := compareOne(t, d, c)
+			seen[c.program][want.Reason]++
+			counted.add(c, want)
+			packets--
+		}
+	}
+	counted.compare(t, d)
+}
+
+func numberFromEnv(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return number
+}
+
+// call is one packet for one program; datagrams is what the model remembers of the exchange.
+type call struct {
+	program   model.Program
+	in        Input
+	datagrams map[model.Datagram]bool
+	// before came right before, in the same exchange.
+	before []Input
+}
+
+// compareOne returns what the model says, and fails if the kernel does otherwise.
+func compareOne(t *testing.T, d *Datapath, c call) model.Result {
+	t.Helper()
+	parsed, _ := model.Parse(c.in.Frame, model.Meta{L3: c.in.L3})
+	if len(c.before) == 0 && (c.datagrams != nil || parsed.Fragment == model.LaterFragment) {
+		d.forget(t)
+	}
+	want := runModel(c.program, c.in, d.config, c.datagrams)
+	got := runKernel(t, d, c.program, c.in)
+	if same(want, got) {
+		return want
+	}
+	// The kernel forgets a datagram after a second, which may have passed on a busy machine.
+	if len(c.before) > 0 && same(want, again(t, d, c)) {
+		return want
+	}
+	t.Fatalf("%v with %+v: mark %#x l3 %v after %d packets, frame\n%s\nmodel  %s\nkernel %s",
+		c.program, d.config, c.in.Mark, c.in.L3, len(c.before), hex.EncodeToString(c.in.Frame), show(want), show(got))
+	return want
+}
+
+func same(a, b model.Result) bool {
+	return a.Verdict == b.Verdict && a.Reason == b.Reason && a.Mark == b.Mark && a.Ifindex == b.Ifindex && bytes.Equal(a.Frame, b.Frame)
+}
+
+func again(t *testing.T, d *Datapath, c call) model.Result {
+	t.Helper()
+	for _, earlier := range c.before {
+		runKernel(t, d, c.program, earlier)
+	}
+	return runKernel(t, d, c.program, c.in)
+}
+
+func show(r model.Result) string {
+	return fmt.Sprintf("%v %v mark %#x ifindex %d frame %s", r.Verdict, r.Reason, r.Mark, r.Ifindex, hex.EncodeToString(r.Frame))
+}
+
+// tallies is what the copies of the programs should have counted.
+type tallies map[variant]map[model.Reason]counterValue
+
+func (all tallies) add(c call, want model.Result) {
+	v := variant{program: c.program, l3: c.in.L3 && c.program != fromTunnel}
+	if all[v] == nil {
+		all[v] = map[model.Reason]counterValue{}
+	}
+	count := all[v][want.Reason]
+	count.Packets++
+	count.Bytes += uint64(len(c.in.Frame))
+	all[v][want.Reason] = count
+}
+
+// compare allows for the few packets that were run again.
+func (all tallies) compare(t *testing.T, d *Datapath) {
+	t.Helper()
+	for v, want := range all {
+		got := countersOf(t, d, v.program, Input{L3: v.l3})
+		for reason, count := range want {
+			if more := got[reason].Packets - count.Packets; more > 5 || more == 0 && got[reason].Bytes != count.Bytes {
+				t.Errorf("%s counted %v %+v, want %+v", v.name(), reason, got[reason], count)
+			}
+		}
+	}
+}
+
+// kernelRefuses: BPF_PROG_RUN wants an Ethernet header, and a whole IP header behind the ethertypes
+// of IP, wherever the program will look for them.
+func kernelRefuses(in Input) bool {
+	if len(in.Frame) < etherLen {
+		return true
+	}
+	switch binary.BigEndian.Uint16(in.Frame[12:]) {
+	case typeIPv4:
+		return len(in.Frame) < etherLen+20
+	case typeIPv6:
+		return len(in.Frame) < etherLen+40
+	}
+	return false
+}
+
+// generator makes packets that are likely to meet a branch of the programs.
+type generator struct{ *rand.Rand }
+
+// chance is true in percent of the cases.
+func (g generator) chance(percent int) bool { return g.IntN(100) < percent }
+
+func pick[T any](g generator, choices ...T) T { return choices[g.IntN(len(choices))] }
+
+func (g generator) config() model.Config {
+	mask := pick(g, uint32(0x10), 0x10, 0xff, 0xf0000000)
+	return model.Config{
+		Mark: mask & 0x90000010, MarkMask: mask,
+		Port:            pick(g, uint16(51880), 51880, 53),
+		TunnelIfindex:   pick(g, uint32(9), 9, 9, 0),
+		PrimaryUnderlay: pick(g, uint32(2), 5, 0, 77),
+		Mode:            pick(g, model.Permissive, model.Permissive, model.Strict, model.Observe),
+		Ingress:         pick(g, model.IngressUnderlay, model.IngressUnderlay, model.IngressUnderlay, model.IngressDevice),
+	}
+}
+
+// configOtherThan: programs that are not loaded again would go on counting.
+func (g generator) configOtherThan(old model.Config) model.Config {
+	for {
+		if config := g.config(); config != old {
+			return config
+		}
+	}
+}
+
+const maxFragments = 3
+
+// exchange is one packet, or the fragments of a datagram.
+func (g generator) exchange() []call {
+	program := pick(g, toNetdev, toNetdev, fromNetdev, fromTunnel)
+	l3 := program == fromTunnel || g.chance(15)
+	if program == toNetdev && g.chance(5) {
+		return g.datagram(l3)
+	}
+	return []call{{program: program, in: Input{Frame: g.damage(g.frame(l3, g.packet())), Mark: g.mark(), L3: l3}}}
+}
+
+// datagram is a first fragment that is likely to be WireGuard's, and later ones that may belong to it.
+func (g generator) datagram(l3 bool) []call {
+	datagrams := map[model.Datagram]bool{}
+	var calls []call
+	var before []Input
+	six := g.chance(50)
+	for i := range 2 + g.IntN(maxFragments-1) {
+		in := Input{Frame: g.frame(l3, g.fragment(six, i > 0)), Mark: pick(g, 0x10, 0x10, 0x10, 0xffffffff, g.mark()), L3: l3}
+		if kernelRefuses(in) {
+			continue
+		}
+		calls = append(calls, call{program: toNetdev, in: in, datagrams: datagrams, before: slices.Clone(before)})
+		before = append(before, in)
+	}
+	return calls
+}
+
+func (g generator) fragment(six, later bool) []byte {
+	id := pick(g, uint32(7), 7, 7, 8)
+	payload := udp(pick(g, uint16(51880), 51880, 53), 51880, transportMessage)
+	if !six {
+		flags := uint16(flagMore)
+		if later {
+			flags = uint16(1 + g.IntN(0x1fff))
+		}
+		return ipv4{src: "10.0.0.1", dst: "10.0.0.2", protocol: protoUDP, id: uint16(id), fragment: flags}.wrap(payload)
+	}
+	offset := uint16(0)
+	if later {
+		offset = uint16(1+g.IntN(0x1fff)) << 3
+	}
+	return ipv6{src: "fd00::1", dst: "fd00::2", next: 44}.wrap(fragment6(protoUDP, offset, g.chance(50), id, payload))
+}
+
+func (g generator) mark() uint32 {
+	return pick(g, 0, 0, 0x10, 0x10, 0x4010, 0xffffffff, g.Uint32())
+}
+
+// frame puts a packet behind a link layer header and perhaps tags.
+func (g generator) frame(l3 bool, packet []byte) []byte {
+	if l3 {
+		return packet
+	}
+	etherType := uint16(typeIPv4)
+	if len(packet) > 0 && packet[0]>>4 == 6 {
+		etherType = typeIPv6
+	}
+	if g.chance(3) {
+		etherType = pick(g, uint16(typeARP), typeIPv4, typeIPv6, uint16(g.Uint32()))
+	}
+	var tags []uint16
+	for range pick(g, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4) {
+		tags = append(tags, pick(g, uint16(typeVLAN), typeQinQ))
+	}
+	return tagged(etherType, packet, tags...)
+}
+
+func (g generator) packet() []byte {
+	if g.chance(50) {
+		return g.ipv4()
+	}
+	return g.ipv6()
+}
+
+func (g generator) ipv4() []byte {
+	header := ipv4{
+		src: g.address(false), dst: g.address(false),
+		protocol: g.protocol(), id: uint16(g.IntN(4)),
+		fragment: pick(g, uint16(0), 0, 0, 0x4000, flagMore, 1, 0x1fff, uint16(g.Uint32())),
+	}
+	if g.chance(25) {
+		header.options = make([]byte, 4*(1+g.IntN(10)))
+	}
+	return header.wrap(g.transport(header.protocol))
+}
+
+func (g generator) ipv6() []byte {
+	next := g.protocol()
+	payload := g.transport(next)
+	for range pick(g, 0, 0, 0, 1, 1, 2, 3, 7, 8, 9) {
+		switch kind := pick(g, uint8(0), 43, 60, 135, 139, 140, 51, 44); kind {
+		case 44:
+			payload = fragment6(next, pick(g, uint16(0), 0, uint16(g.Uint32())), g.chance(30), uint32(g.IntN(4)), payload)
+			next = kind
+		case 51:
+			next, payload = kind, authentication(next, g.IntN(5), payload)
+		default:
+			next, payload = kind, extension(next, pick(g, 0, 0, 1, 4), payload)
+		}
+	}
+	return ipv6{src: g.address(true), dst: g.address(true), next: next, hopLimit: pick(g, uint8(255), 255, 64, 254)}.wrap(payload)
+}
+
+func (g generator) protocol() uint8 {
+	return pick(g, uint8(protoUDP), protoUDP, protoUDP, protoTCP, protoICMP, protoICMP, 1, 50, uint8(g.Uint32()))
+}
+
+func (g generator) transport(protocol uint8) []byte {
+	switch protocol {
+	case protoUDP:
+		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, uint16(g.Uint32())) }
+		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", ""))
+	case protoICMP:
+		return icmp6(pick(g, uint8(132), 133, 134, 135, 136, 137, 138, 128))
+	}
+	return tcp(uint16(g.Uint32()), uint16(g.Uint32()))
+}
+
+// address is one of the cluster's, one beside it, or any other.
+func (g generator) address(six bool) string {
+	if g.chance(8) {
+		return g.anyAddress(six)
+	}
+	for {
+		prefix := pick(g, testEntries()...).Prefix
+		if prefix.Addr().Is6() != six {
+			continue
+		}
+		inside := prefix.Addr().AsSlice()
+		for i := range inside {
+			host := byte(0xff)
+			if covered := prefix.Bits() - 8*i; covered > 0 {
+				host >>= min(covered, 8)
+			}
+			inside[i] |= pick(g, 0, host, byte(g.Uint32())&host)
+		}
+		addr, _ := netip.AddrFromSlice(inside)
+		switch {
+		case g.chance(3):
+			addr = addr.Next()
+		case g.chance(3):
+			addr = addr.Prev()
+		}
+		return addr.String()
+	}
+}
+
+func (g generator) anyAddress(six bool) string {
+	if six && g.chance(10) { // an IPv4 address where none should be
+		return "::ffff:" + g.address(false)
+	}
+	raw := make([]byte, 16)
+	for i := range raw {
+		raw[i] = byte(g.Uint32())
+	}
+	if !six {
+		raw = raw[:4]
+	}
+	addr, _ := netip.AddrFromSlice(raw)
+	return addr.String()
+}
+
+// damage cuts off or changes some packets.
+func (g generator) damage(frame []byte) []byte {
+	if g.chance(15) {
+		frame = frame[:min(len(frame), etherLen+g.IntN(len(frame)))]
+	}
+	if g.chance(15) {
+		for range 1 + g.IntN(3) {
+			frame[g.IntN(len(frame))] ^= 1 << g.IntN(8)
+		}
+	}
+	return frame
+}
+
+// FuzzPrograms lets Go's fuzzer find the bytes:
+//
+//	go test -run '^$' -fuzz FuzzPrograms ./internal/datapath
+func FuzzPrograms(f *testing.F) {
+	for _, s := range situations() {
+		f.Add(uint8(s.program), s.in.L3, s.in.Mark, uint8(s.config().Mode), s.in.Frame)
+	}
+	modes := []model.Mode{model.Observe, model.Permissive, model.Strict}
+	var datapaths []*Datapath
+	for _, mode := range modes {
+		config := testConfig()
+		config.Mode = mode
+		d := openCluster(f)
+		configure(f, d, config)
+		datapaths = append(datapaths, d)
+	}
+	f.Fuzz(func(t *testing.T, program uint8, l3 bool, mark uint32, mode uint8, frame []byte) {
+		in := Input{Frame: frame, Mark: mark, L3: l3}
+		if int(program) >= len(model.Programs()) || int(mode) >= len(modes) || kernelRefuses(in) || len(frame) > 2000 {
+			t.Skip()
+		}
+		compareOne(t, datapaths[mode], call{program: model.Program(program), in: in})
+	})
+}
