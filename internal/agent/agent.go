@@ -143,6 +143,7 @@ func open(o Options) (*agent, error) {
 		return nil, err
 	}
 	a.remember()
+	a.apply(configuredFacts(o.Config.Facts))
 	return a, nil
 }
 
@@ -295,6 +296,15 @@ func (a *agent) apply(changes ...plan.Change) {
 	a.pending.Add(a.world.Changed())
 	a.memory.stale = a.memory.stale || !slices.EqualFunc(before, a.world.Admission().Peers, plan.SameContent)
 	a.problems.set("admission", refusals(a.world), time.Now(), a.Log)
+}
+
+// configuredFacts is what the configuration states, as one resource.
+func configuredFacts(facts []config.Fact) plan.Change {
+	statement := plan.Statement{Source: cluster.SourceFile, Resource: "file/config"}
+	for _, fact := range facts {
+		statement.Facts = append(statement.Facts, cluster.Fact{Prefix: fact.Prefix, Info: fact.Info})
+	}
+	return plan.Change{Statement: &statement}
 }
 
 func recordProblems(found []discovery.Problem) []api.Problem {

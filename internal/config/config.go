@@ -40,6 +40,7 @@ type Config struct {
 	LogFormat      LogFormat      `yaml:"log-format" json:"log-format"`
 	Resync         Duration       `yaml:"resync" json:"resync"`
 	IPCache        IPCache        `yaml:"ipcache" json:"ipcache"`
+	Facts          []Fact         `yaml:"facts" json:"facts"`
 	Attach         Attach         `yaml:"attach" json:"attach"`
 
 	doc   *yamldoc.Document // the file, nil without one
@@ -81,6 +82,7 @@ func Default() Config {
 		LogFormat:      LogText,
 		Resync:         Duration{15 * time.Second},
 		IPCache:        IPCache{MaxAddresses: 65536, MaxPrefixes: 16384},
+		Facts:          []Fact{},
 		Attach:         AttachAuto,
 	}
 }

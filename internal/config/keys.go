@@ -121,6 +121,8 @@ var rules = []rule{
 		help: "Most single addresses that the kernel's map holds. A change takes effect when the datapath is set up anew."},
 	{key: "ipcache.max-prefixes", check: sized(maxPrefixes, func(c Config) uint32 { return c.IPCache.MaxPrefixes }),
 		help: "Most prefixes that the kernel's map holds. A change takes effect when the datapath is set up anew."},
+	{key: "facts", check: checkFacts,
+		help: "What is known of addresses besides the records, one prefix a line: 192.0.2.0/24 label=site:b owner=default/n2 endpoint=10.0.0.2 key=1, all but the prefix optional; encrypt=no instead of the endpoint for what must stay in clear."},
 	{key: "attach", words: words(AttachAuto, AttachTCX, AttachClsact),
 		help: "How programs are attached, for tests. auto: TCX on Linux 6.6 and later, otherwise clsact."},
 }
