@@ -14,6 +14,7 @@ import (
 // metricsTable lists Warren's own metrics by scraping an agent that has one of everything.
 func metricsTable() string {
 	snapshot := metrics.Snapshot{
+		Maps:        []metrics.Map{{Name: "ipcache.max-addresses", Entries: 4, Max: 65536}},
 		Peers:       []metrics.Peer{{Node: "n2"}},
 		Reasons:     []metrics.Reason{{Program: "to_netdev", Reason: "redirected"}},
 		PeerReasons: []metrics.PeerReason{{Node: "n2", Program: "from_netdev", Reason: "clear_from_peer"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -313,7 +314,7 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
 		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),
 		Problems: len(status.Problems), Pending: a.pendingOperations(), Underlays: len(status.Underlay), DeviceMTU: status.Device.MTU,
-		Failures: a.failures, Rounds: a.rounds, Repairs: a.repairs,
+		Maps: a.maps(), Failures: maps.Clone(a.failures), Rounds: a.rounds, Repairs: a.repairs,
 	}
 	for _, u := range status.Underlay {
 		if u.Attach != "" {
@@ -332,6 +333,21 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 	}
 	s.PeerReasons, err = a.peerReasons()
 	return s, err
+}
+
+// maps counts what the datapath's maps hold, as last read or written.
+func (a *agent) maps() []metrics.Map {
+	addresses := 0
+	for prefix := range a.have.Entries {
+		if prefix.IsSingleIP() {
+			addresses++
+		}
+	}
+	c := a.Config.IPCache
+	return []metrics.Map{
+		{Name: "ipcache.max-addresses", Entries: addresses, Max: int(c.MaxAddresses)},
+		{Name: "ipcache.max-prefixes", Entries: len(a.have.Entries) - addresses, Max: int(c.MaxPrefixes)},
+	}
 }
 
 // pendingOperations counts what a round would do now.

@@ -34,9 +34,17 @@ type Snapshot struct {
 	Peers                 []Peer
 	Reasons               []Reason
 	PeerReasons           []PeerReason
+	Maps                  []Map
 	Failures              map[string]uint64 // failed rounds by step since the start
 	Rounds                uint64            // rounds of reconciliation since the start
 	Repairs               uint64            // drift that was found and mended
+}
+
+// Map is one of the datapath's maps of addresses.
+type Map struct {
+	Name string // that of the option that sizes it
+	// Entries in it, and the most that it holds.
+	Entries, Max int
 }
 
 // Peer is one WireGuard peer.
@@ -77,29 +85,36 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // The metrics. Each help says what to do when the value moves.
 var (
-	build                             = describe("build_info", "Always 1. Versions that differ between nodes mean an unfinished upgrade.", "version", "engine", "mode")
-	ready                             = describe("ready", "1 when the node encrypts as configured. At 0, `warren status` says why.")
-	synced                            = describe("discovery_synced", "1 when discovery has delivered everything once. At 0 nothing is removed; look at the discovery engine.")
-	entries                           = describe("ipcache_entries", "Prefixes in the IPCache. A sudden fall means that records are disappearing.")
-	refused                           = describe("nodes_refused", "Records that were not admitted. Above 0, `warren nodes` names them and the remedy.")
-	conflicts                         = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
-	problems                          = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
-	pending                           = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
-	underlays                         = describe("underlay_devices", "Devices by which clear packets can leave this node.")
-	attached                          = describe("underlay_attached", "Underlay devices with the datapath on them. Less than warren_underlay_devices means that packets leave unseen.")
-	mtu                               = describe("device_mtu_bytes", "MTU of the WireGuard device. It follows the underlay's MTU.")
-	received                          = describe("peer_received_bytes_total", "UDP payload received from the peer. When it stands still while sent grows, the peer cannot decrypt or answer.", "node")
-	sent                              = describe("peer_sent_bytes_total", "UDP payload sent to the peer.", "node")
-	handshake                         = describe("peer_handshake_timestamp_seconds", "Unix time of the last handshake, 0 before the first. Older than 3 minutes under traffic: the peer does not answer.", "node")
-	packets                           = describe("datapath_packets_total", "Packets by program and way out (docs/architecture.md has the table).", "program", "reason")
-	byteTotal                         = describe("datapath_bytes_total", "Bytes by program and way out.", "program", "reason")
-	peerPackets                       = describe("peer_datapath_packets_total", "Packets that left in clear or were dropped although they concern this node. Any growth needs an explanation.", "node", "program", "reason")
-	failures                          = describe("failures_total", "Rounds in which a step failed and will be retried. Growth: `warren status` shows the error.", "step")
-	rounds                            = describe("rounds_total", "Rounds of reconciliation.")
-	repairs                           = describe("repairs_total", "Drift that was found and mended. Growth: something else on this node changes what Warren set up.")
-	descriptions                      = []*prometheus.Desc{build, ready, synced, entries, refused, conflicts, problems, pending, underlays, attached, mtu, received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, repairs}
-	_            prometheus.Collector = collector{}
+	build       = describe("build_info", "Always 1. Versions that differ between nodes mean an unfinished upgrade.", "version", "engine", "mode")
+	ready       = describe("ready", "1 when the node encrypts as configured. At 0, `warren status` says why.")
+	synced      = describe("discovery_synced", "1 when discovery has delivered everything once. At 0 nothing is removed; look at the discovery engine.")
+	entries     = describe("ipcache_entries", "Prefixes in the IPCache. A sudden fall means that records are disappearing.")
+	refused     = describe("nodes_refused", "Records that were not admitted. Above 0, `warren nodes` names them and the remedy.")
+	conflicts   = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
+	problems    = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
+	pending     = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
+	underlays   = describe("underlay_devices", "Devices by which clear packets can leave this node.")
+	mapEntries  = describe("map_entries", "Entries in the datapath's map. Near warren_map_max_entries, raise the option that the label names.", "option")
+	mapMax      = describe("map_max_entries", "The most entries that the datapath's map holds; the option that the label names sets it.", "option")
+	attached    = describe("underlay_attached", "Underlay devices with the datapath on them. Less than warren_underlay_devices means that packets leave unseen.")
+	mtu         = describe("device_mtu_bytes", "MTU of the WireGuard device. It follows the underlay's MTU.")
+	received    = describe("peer_received_bytes_total", "UDP payload received from the peer. When it stands still while sent grows, the peer cannot decrypt or answer.", "node")
+	sent        = describe("peer_sent_bytes_total", "UDP payload sent to the peer.", "node")
+	handshake   = describe("peer_handshake_timestamp_seconds", "Unix time of the last handshake, 0 before the first. Older than 3 minutes under traffic: the peer does not answer.", "node")
+	packets     = describe("datapath_packets_total", "Packets by program and way out (docs/architecture.md has the table).", "program", "reason")
+	byteTotal   = describe("datapath_bytes_total", "Bytes by program and way out.", "program", "reason")
+	peerPackets = describe("peer_datapath_packets_total", "Packets that left in clear or were dropped although they concern this node. Any growth needs an explanation.", "node", "program", "reason")
+	failures    = describe("failures_total", "Rounds in which a step failed and will be retried. Growth: `warren status` shows the error.", "step")
+	rounds      = describe("rounds_total", "Rounds of reconciliation.")
+	repairs     = describe("repairs_total", "Drift that was found and mended. Growth: something else on this node changes what Warren set up.")
 )
+
+var descriptions = []*prometheus.Desc{
+	build, ready, synced, entries, refused, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
+	received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, repairs,
+}
+
+var _ prometheus.Collector = collector{}
 
 type collector struct {
 	snapshot func(context.Context) (Snapshot, error)
@@ -140,6 +155,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(mtu, float64(s.DeviceMTU))
 	counter(rounds, s.Rounds)
 	counter(repairs, s.Repairs)
+	for _, m := range s.Maps {
+		gauge(mapEntries, float64(m.Entries), m.Name)
+		gauge(mapMax, float64(m.Max), m.Name)
+	}
 	for step, n := range s.Failures {
 		counter(failures, n, step)
 	}
