@@ -301,17 +301,45 @@ func newLabAgent() *cobra.Command {
 		Use:   "agent",
 		Short: "Start, stop, restart or kill the agents of a lab",
 	}
-	verb := func(use, short string, run func(*lab.Lab, context.Context, string, time.Duration) error) {
-		cmd.AddCommand(newLabAgentVerb(use, short, run))
-	}
-	verb("start", "Start the agent of a node and wait until it is ready", (*lab.Lab).StartAgent)
-	verb("stop", "Stop the agent of a node with SIGTERM; the datapath stays", stopAgent)
-	verb("kill", "Kill the agent of a node with SIGKILL, as a crash does", killAgent)
-	verb("restart", "Stop the agent of a node, start it and wait until it is ready", restartAgent)
+	cmd.AddCommand(
+		newLabAgentVerb("start", "Start the agents of nodes and wait until they are ready",
+			func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error {
+				return l.StartAgents(ctx, wait, nodes...)
+			}),
+		newLabAgentVerb("stop", "Stop the agents of nodes with SIGTERM; the datapath stays",
+			func(ctx context.Context, l *lab.Lab, _ time.Duration, nodes []string) error {
+				return eachNode(nodes, func(node string) error { return l.StopAgent(ctx, node) })
+			}),
+		newLabAgentVerb("kill", "Kill the agents of nodes with SIGKILL, as a crash does",
+			func(ctx context.Context, l *lab.Lab, _ time.Duration, nodes []string) error {
+				return eachNode(nodes, func(node string) error { return l.KillAgent(ctx, node) })
+			}),
+		newLabAgentVerb("restart", "Stop and start the agents of nodes, one after the other",
+			func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error {
+				return eachNode(nodes, func(node string) error {
+					if err := l.StopAgent(ctx, node); err != nil {
+						return err
+					}
+					return l.StartAgents(ctx, wait, node)
+				})
+			}),
+	)
 	return cmd
 }
 
-func newLabAgentVerb(use, short string, run func(*lab.Lab, context.Context, string, time.Duration) error) *cobra.Command {
+func eachNode(nodes []string, do func(node string) error) error {
+	for _, node := range nodes {
+		if err := do(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentVerb does something to the agents of nodes.
+type agentVerb func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error
+
+func newLabAgentVerb(use, short string, run agentVerb) *cobra.Command {
 	var flags labFlags
 	cmd := &cobra.Command{
 		Use:   use + " NODE...",
@@ -322,30 +350,10 @@ func newLabAgentVerb(use, short string, run func(*lab.Lab, context.Context, stri
 			if err != nil {
 				return err
 			}
-			for _, node := range args {
-				if err := run(l, cmd.Context(), node, flags.wait); err != nil {
-					return err
-				}
-			}
-			return nil
+			return run(cmd.Context(), l, flags.wait, args)
 		},
 	}
 	flags.addName(cmd)
 	flags.addWait(cmd)
 	return cmd
-}
-
-func stopAgent(l *lab.Lab, ctx context.Context, node string, _ time.Duration) error {
-	return l.StopAgent(ctx, node)
-}
-
-func killAgent(l *lab.Lab, ctx context.Context, node string, _ time.Duration) error {
-	return l.KillAgent(ctx, node)
-}
-
-func restartAgent(l *lab.Lab, ctx context.Context, node string, wait time.Duration) error {
-	if err := l.StopAgent(ctx, node); err != nil {
-		return err
-	}
-	return l.StartAgent(ctx, node, wait)
 }

@@ -13,6 +13,7 @@ func (d nodeDirs) config() string    { return filepath.Join(d.root, "config.yaml
 func (d nodeDirs) state() string     { return filepath.Join(d.root, "state") }
 func (d nodeDirs) run() string       { return filepath.Join(d.root, "run") }
 func (d nodeDirs) bpf() string       { return filepath.Join(d.root, "bpf") }
+func (d nodeDirs) pins() string      { return filepath.Join(d.bpf(), "warren") }
 func (d nodeDirs) wireguard() string { return filepath.Join(d.root, "wireguard") }
 func (d nodeDirs) log() string       { return filepath.Join(d.root, "agent.log") }
 func (d nodeDirs) pid() string       { return filepath.Join(d.root, "agent.pid") }
@@ -34,7 +35,7 @@ func agentConfig(n Node, dirs nodeDirs, records string, options AgentOptions) st
 	line("dir:\n  path: %s", records)
 	line("state-dir: %s", dirs.state())
 	line("run-dir: %s", dirs.run())
-	line("bpf-dir: %s", dirs.bpf())
+	line("bpf-dir: %s", dirs.pins())
 	line("metrics-address: %q", "127.0.0.1:9880")
 	for _, option := range []struct{ key, value string }{
 		{"attach", options.Attach}, {"ingress", options.Ingress}, {"mode", options.Mode}, {"log-level", options.LogLevel},

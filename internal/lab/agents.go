@@ -74,19 +74,29 @@ func (l *Lab) makeDirs(node Node) error {
 	return mountBPF(dirs.bpf())
 }
 
-// StartAgent starts the agent of a node where none runs, and waits until it is ready.
-func (l *Lab) StartAgent(ctx context.Context, name string, wait time.Duration) error {
-	node, err := l.agentNode(name)
-	if err != nil {
+// StartAgents starts the agents of nodes where none runs, and waits until each is ready and has every
+// node that has published a record as a peer.
+func (l *Lab) StartAgents(ctx context.Context, wait time.Duration, names ...string) error {
+	var nodes []Node
+	for _, name := range names {
+		node, err := l.agentNode(name)
+		if err != nil {
+			return err
+		}
+		if pid := l.AgentPID(node); pid != 0 {
+			return fmt.Errorf("start the agent of %s: it runs already, pid %d", name, pid)
+		}
+		nodes = append(nodes, node)
+	}
+	if err := l.startAgents(nodes); err != nil {
 		return err
 	}
-	if pid := l.AgentPID(node); pid != 0 {
-		return fmt.Errorf("start the agent of %s: it runs already, pid %d", name, pid)
-	}
-	if err := l.startAgent(node); err != nil {
-		return fmt.Errorf("start the agent of %s: %w", name, err)
-	}
-	return l.WaitReady(ctx, wait, name)
+	return l.waitFor(ctx, wait, nodes, l.published)
+}
+
+// published are the other nodes that have a record.
+func (l *Lab) published(node Node) []Node {
+	return slices.DeleteFunc(l.Topology.Others(node.Name), func(other Node) bool { return !exists(l.RecordPath(other.Name)) })
 }
 
 // StopAgent asks the agent of a node to end and waits until it has. None running is not an error.
@@ -158,28 +168,30 @@ func isAgent(pid int, config string) bool {
 	return len(args) > 3 && slices.Equal(args[1:4], []string{"agent", "--config", config})
 }
 
-// WaitReady waits until the agents of the nodes (of all nodes when none is named) are ready and have
-// every other node of the lab as a peer. The error says what is missing and shows the end of the log.
-func (l *Lab) WaitReady(ctx context.Context, wait time.Duration, names ...string) error {
+// WaitReady waits until every agent is ready and has every other node of the lab as a peer. The error
+// says what is missing and shows the end of the log.
+func (l *Lab) WaitReady(ctx context.Context, wait time.Duration) error {
+	return l.waitFor(ctx, wait, l.Topology.Nodes, func(n Node) []Node { return l.Topology.Others(n.Name) })
+}
+
+// waitFor waits until the agents are ready and have the peers that they should.
+func (l *Lab) waitFor(ctx context.Context, wait time.Duration, nodes []Node, peers func(Node) []Node) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	l.progress("waiting until every agent has all its peers")
-	for _, node := range l.Topology.Nodes {
-		if len(names) > 0 && !slices.Contains(names, node.Name) {
-			continue
-		}
-		if err := l.waitNode(ctx, node); err != nil {
+	for _, node := range nodes {
+		if err := l.waitNode(ctx, node, peers); err != nil {
 			return fmt.Errorf("the agent of %s is not ready: %w\nthe end of %s:\n%s", node.Name, err, l.dirs(node).log(), tail(l.dirs(node).log(), 15))
 		}
 	}
 	return nil
 }
 
-func (l *Lab) waitNode(ctx context.Context, node Node) error {
+func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) error {
 	client := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName))
 	for {
 		status, err := client.Status(ctx)
-		missing := l.missing(node, status, err)
+		missing := missing(status, err, peers(node))
 		if missing == "" {
 			return nil
 		}
@@ -195,14 +207,14 @@ func (l *Lab) waitNode(ctx context.Context, node Node) error {
 }
 
 // missing says what an agent still lacks, "" when nothing.
-func (l *Lab) missing(node Node, status api.Status, err error) string {
+func missing(status api.Status, err error, peers []Node) string {
 	if err != nil {
 		return err.Error()
 	}
 	if !status.Ready {
 		return "it says: " + strings.Join(status.NotReady, "; ")
 	}
-	for _, other := range l.Topology.Others(node.Name) {
+	for _, other := range peers {
 		if !slices.ContainsFunc(status.Peers, func(p api.Peer) bool { return p.Node == other.Name && p.Installed }) {
 			return "it lacks the peer " + other.Name
 		}

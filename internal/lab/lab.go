@@ -128,8 +128,8 @@ func (l *Lab) dirs(n Node) nodeDirs {
 // RunDir is where the agent of a node has its socket.
 func (l *Lab) RunDir(node string) string { return l.dirs(Node{Name: node}).run() }
 
-// BPFDir is the node's BPF file system.
-func (l *Lab) BPFDir(node string) string { return l.dirs(Node{Name: node}).bpf() }
+// PinDir is the folder on the node's BPF file system for the agent's programs and maps.
+func (l *Lab) PinDir(node string) string { return l.dirs(Node{Name: node}).pins() }
 
 // ConfigPath is the configuration file of a node's agent.
 func (l *Lab) ConfigPath(node string) string { return l.dirs(Node{Name: node}).config() }
