@@ -31,6 +31,15 @@ func (in *interner[K]) acquire(value K) handle {
 	return h
 }
 
+// acquireLike is acquire for a value that is probably that of likely, which spares the search.
+func (in *interner[K]) acquireLike(likely handle, value K) handle {
+	if likely != 0 && in.get(likely) == value {
+		in.retain(likely)
+		return likely
+	}
+	return in.acquire(value)
+}
+
 // retain adds a user to a value that has one.
 func (in *interner[K]) retain(h handle) {
 	if h != 0 {

@@ -71,7 +71,7 @@ func (s *store) put(stated cluster.Fact) handle {
 	}
 	f := s.facts.at(slot)
 	before := f.says
-	f.says = s.state(stated)
+	f.says = s.state(stated, before)
 	s.unstate(before)
 	if !isNew {
 		alone := r.facts == slot && f.next == 0
@@ -98,12 +98,8 @@ func (s *store) withdraw(slot handle) {
 
 // slot returns the fact of a record that a resource states, 0 when there is none.
 func (s *store) slot(r *record, by resource) handle {
-	from := s.resources.find(by)
-	if from == 0 {
-		return 0
-	}
 	for h := r.facts; h != 0; h = s.facts.at(h).next {
-		if s.facts.at(h).resource == from {
+		if s.resources.get(s.facts.at(h).resource) == by {
 			return h
 		}
 	}
@@ -169,17 +165,17 @@ func (s *store) precedence(a, b *fact) int {
 		cmp.Compare(by.name, other.name))
 }
 
-// state interns what a fact says.
-func (s *store) state(f cluster.Fact) statement {
+// state interns what a fact says, much of which its slot probably said before.
+func (s *store) state(f cluster.Fact, before statement) statement {
 	says := statement{
 		issued: f.Issued,
-		labels: s.labels.acquire(identity.NewLabels(f.Info.Labels...)),
-		owner:  s.owners.acquire(f.Info.Owner),
+		labels: s.labels.acquireLike(before.labels, identity.NewLabels(f.Info.Labels...)),
+		owner:  s.owners.acquireLike(before.owner, f.Info.Owner),
 		flags:  f.Info.Flags,
 	}
 	if f.Info.HasPair {
 		says.hasPair, says.key = true, f.Info.Pair.Key
-		says.endpoint = s.endpoints.acquire(f.Info.Pair.Endpoint)
+		says.endpoint = s.endpoints.acquireLike(before.endpoint, f.Info.Pair.Endpoint)
 	}
 	return says
 }
