@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warren/internal/api"
+	"warren/internal/discovery/dir"
+	"warren/internal/lab"
+)
+
+// TestNodeThatRunsTheAPIServer is the case that the IPCache exists for (cilium 19318, 24502): an address
+// is a node and the API server. In whichever order n1 learns of the two, and with a restart of its agent
+// at any point between, what it sends to n2 is encrypted and delivered.
+func TestNodeThatRunsTheAPIServer(t *testing.T) {
+	c := up(t, "apiserver", "--nodes", "2", "--pods", "1")
+	n2 := c.node("n2").Addresses[0]
+	records := filepath.Join(lab.BaseDir, c.name, "nodes")
+	record, list := filepath.Join(records, "n2.yaml"), filepath.Join(records, dir.APIServerFile)
+	// n2's own agent would write its record again; its datapath stays.
+	c.must("agent", "stop", "n2")
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	news := map[string]func(){
+		"node record": func() { write(t, record, text) },
+		"API server":  func() { write(t, list, dir.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(n2, 6443)})) },
+		"restart": func() {
+			c.must("agent", "kill", "n1")
+			c.run("agent", "start", "n1") // it may wait in vain for the peer that has no record
+		},
+	}
+	for _, order := range permutations([]string{"node record", "API server", "restart"}) {
+		t.Run(strings.Join(order, ", "), func(t *testing.T) {
+			remove(t, record, list)
+			eventually(t, 5*time.Second, "n1 forgets both", func() bool {
+				_, known := lookup(c, n2)
+				return !known
+			})
+			for _, what := range order {
+				news[what]()
+			}
+			var entry api.EntryDetail
+			eventually(t, 5*time.Second, "n1 knows n2 as node and API server", func() bool {
+				entry, _ = lookup(c, n2)
+				return entry.Identity == 7 && entry.Endpoint == n2.String() && entry.Agree
+			})
+			labels := []string{"reserved:kube-apiserver", "reserved:remote-node"}
+			if !slices.Equal(entry.Labels, labels) || entry.Key != 1 || len(entry.Facts) != 2 {
+				t.Errorf("labels %v, key %d, %d facts; want %v, 1, 2", entry.Labels, entry.Key, len(entry.Facts), labels)
+			}
+			c.mustVerify(3, "--class", "host-host", "--from", "n1", "--to", "n2", "--family", "ipv4")
+		})
+	}
+}
+
+// lookup is `warren ipcache get` on n1.
+func lookup(c *cluster, addr netip.Addr) (api.EntryDetail, bool) {
+	r := c.exec("n1", warren, "ipcache", "get", addr.String(), "-o", "json")
+	var entry api.EntryDetail
+	if r.code != 0 || json.Unmarshal([]byte(r.stdout), &entry) != nil {
+		return api.EntryDetail{}, !strings.Contains(r.stderr, "not found")
+	}
+	return entry, true
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	temporary := filepath.Join(filepath.Dir(path), ".tmp")
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// permutations returns every order of the words.
+func permutations(words []string) [][]string {
+	if len(words) == 0 {
+		return [][]string{nil}
+	}
+	var all [][]string
+	for i, first := range words {
+		rest := slices.Delete(slices.Clone(words), i, i+1)
+		for _, order := range permutations(rest) {
+			all = append(all, append([]string{first}, order...))
+		}
+	}
+	return all
+}
