@@ -39,7 +39,7 @@ test: ## the checks and every test that can run on this machine
 	@scripts/deps.sh check test
 	@scripts/check.sh
 	@$(MAKE) --no-print-directory build
-	@scripts/test.sh
+	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh
 
 .PHONY: test-race
 test-race: ## the packages' tests under the race detector

@@ -14,12 +14,12 @@ packages_of() {
 	# The eBPF objects are compared with what exactly this clang makes of the source.
 	generate) echo clang-19 llvm-19 clang-format-19 libbpf-dev linux-libc-dev ;;
 	check) echo shellcheck && packages_of generate ;;
-	# Firewalls that must not notice Warren, and a second opinion on what is on the wire.
-	test) echo nftables iptables tcpdump bpftool && packages_of demo ;;
+	# A firewall that must not notice Warren, a second look at what is attached, kernel modules.
+	test) echo nftables bpftool xz-utils && packages_of demo ;;
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
-	bench) echo iperf3 && packages_of demo ;;
+	bench) packages_of demo ;;
 	*) echo "scripts/deps.sh: unknown set $1" >&2 && return 2 ;;
 	esac
 }
