@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -54,10 +55,8 @@ func (n *Netdev) Prepare(name string, mtu int) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	// EAFNOSUPPORT: IPv6 is off, in the kernel or (with an MTU below 1280) on the device.
-	err = n.handle.LinkSetIP6AddrGenMode(raw, nl.IN6_ADDR_GEN_MODE_NONE)
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-		return Link{}, fmt.Errorf("turn off link-local addresses on %s: %w", name, err)
+	if err := n.silence(raw); err != nil {
+		return Link{}, err
 	}
 	if err := n.SetMTU(name, mtu); err != nil {
 		return Link{}, err
@@ -69,6 +68,21 @@ func (n *Netdev) Prepare(name string, mtu int) (Link, error) {
 		return Link{}, err
 	}
 	return linkOf(raw), nil
+}
+
+// silence turns link-local addresses off, which has to come before the device is up. On one that is up
+// it was done before, and doing it again would notify every watcher: an agent that repeats itself
+// whenever a device changes would never rest.
+func (n *Netdev) silence(raw netlink.Link) error {
+	if raw.Attrs().Flags&net.FlagUp != 0 {
+		return nil
+	}
+	// EAFNOSUPPORT: IPv6 is off, in the kernel or (with an MTU below 1280) on the device.
+	err := n.handle.LinkSetIP6AddrGenMode(raw, nl.IN6_ADDR_GEN_MODE_NONE)
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		return fmt.Errorf("turn off link-local addresses on %s: %w", raw.Attrs().Name, err)
+	}
+	return nil
 }
 
 // SetMTU sets the MTU in bytes; the same value again changes nothing. Error: ErrNoLink.

@@ -80,6 +80,29 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// An agent prepares its device again whenever a device changes; if that changed anything, it would
+// never rest.
+func TestPrepareAgainNotifiesNobody(t *testing.T) {
+	n := namespace(t)
+	openTun(t, "warren0")
+	if _, err := n.Prepare("warren0", 1440); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := n.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet(t, changes, failurePause+5*settle)
+	if _, err := n.Prepare("warren0", 1440); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changes:
+		t.Error("preparing a device that is prepared notified the watch")
+	case <-time.After(10 * settle):
+	}
+}
+
 // A TUN device with a carrier is given a link-local address and speaks; a prepared one is silent.
 func TestPrepareKeepsDeviceQuiet(t *testing.T) {
 	n := namespace(t)
