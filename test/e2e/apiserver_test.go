@@ -62,7 +62,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 }
 
 // lookup is `warren ipcache get` on n1.
-func lookup(c *cluster, addr netip.Addr) (api.EntryDetail, bool) {
+func lookup(c *testLab, addr netip.Addr) (api.EntryDetail, bool) {
 	r := c.exec("n1", warren, "ipcache", "get", addr.String(), "-o", "json")
 	var entry api.EntryDetail
 	if r.code != 0 || json.Unmarshal([]byte(r.stdout), &entry) != nil {
