@@ -26,7 +26,7 @@ func TestExec(t *testing.T) {
 		{name: "a pod's network", place: "n2/p1", command: "ip -o -4 address show dev eth0 | awk '{print $4}'", want: result{stdout: "10.42.2.11/24\n"}},
 		{name: "the switch", place: "wire", command: "ls /sys/class/net | grep -x -e n1 -e n2", want: result{stdout: "n1\nn2\n"}},
 		{name: "the node's own sockets of WireGuard", place: "n1", command: "ls /var/run/wireguard", want: result{stdout: "warren0.sock\n"}},
-		{name: "the node's own pins", place: "n1", command: "ls /sys/fs/bpf", want: result{stdout: "warren\n"}},
+		{name: "the node's own pins", place: "n1", command: "ls -d /sys/fs/bpf/warren", want: result{stdout: "/sys/fs/bpf/warren\n"}},
 		{name: "the node's own agent", place: "n2", command: warren + " status | head -1 | tr -s ' '", want: result{stdout: "node n2 (cluster default)\n"}},
 	}
 	for _, test := range tests {
