@@ -63,11 +63,13 @@ const iterationAttempts = 5
 
 // PeerCounters returns what is counted by peer, by endpoint, program and reason. The kernel forgets
 // the peers that were quiet for longest when there are more than it has room for.
-func (d *Datapath) PeerCounters() ([]PeerCounter, error) {
+func (d *Datapath) PeerCounters() ([]PeerCounter, error) { return peerCounters(d.maps[mapPeerReasons]) }
+
+func peerCounters(m *ebpf.Map) ([]PeerCounter, error) {
 	var all []PeerCounter
 	var err error
 	for range iterationAttempts {
-		if all, err = readPeerCounters(d.maps[mapPeerReasons]); !errors.Is(err, ebpf.ErrIterationAborted) {
+		if all, err = readPeerCounters(m); !errors.Is(err, ebpf.ErrIterationAborted) {
 			break
 		}
 	}

@@ -1,9 +1,11 @@
 package datapath
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -501,6 +503,25 @@ func (d *Datapath) forget(t testing.TB) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestDatagramIsForgotten: an identification comes round again, and then it is another datagram's.
+func TestDatagramIsForgotten(t *testing.T) {
+	d := openCluster(t)
+	configure(t, d, testConfig())
+	runKernel(t, d, toNetdev, marked(v4(ownFirst)))
+	datagrams := probeOf(t, d, toNetdev, Input{}).collection.Maps[mapDatagrams]
+	var key datagram
+	var left uint64
+	if err := errors.Join(datagrams.NextKey(nil, &key), datagrams.Lookup(key, &left)); err != nil {
+		t.Fatal(err)
+	}
+	if err := datagrams.Put(key, left-uint64(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := runKernel(t, d, toNetdev, marked(v4(ownLater))); got.Reason != model.ReasonRedirected {
+		t.Errorf("a second later: %v", got.Reason)
 	}
 }
 
