@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,12 +77,18 @@ func unescapeOctal(text string) string {
 	return plain.String()
 }
 
-func isMountPoint(dir string) (bool, error) {
-	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = resolved
+// isMountPoint reports whether something is mounted right at the path (statx(2), Linux 5.8). The list
+// of mounts would also have what another mount hides.
+func isMountPoint(path string) (bool, error) {
+	var info unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BASIC_STATS, &info)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	points, err := mountPoints()
-	return slices.Contains(points, dir), err
+	if err != nil {
+		return false, fmt.Errorf("look whether something is mounted on %s: %w", path, err)
+	}
+	return info.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
 func exists(path string) bool {

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -166,4 +168,28 @@ func TestHalfFailedUp(t *testing.T) {
 			t.Error("up succeeded in spite of SIGINT")
 		}
 	})
+}
+
+// TestMachineIsAsBefore: on a machine that never had a network namespace, the last lab takes along
+// what `ip netns` and WireGuard need; as long as another lab is there, it stays.
+func TestMachineIsAsBefore(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	needTool(t, "unshare")
+	script := `
+mount -t tmpfs none /run
+find /run >"$DIR/before"
+"$WARREN" lab up --name "$NAME-a" --nodes 2 --pods 1
+"$WARREN" lab up --name "$NAME-b" --nodes 2 --pods 1 --no-encryption
+"$WARREN" lab down --name "$NAME-b"
+"$WARREN" lab verify --name "$NAME-a"
+"$WARREN" lab down --name "$NAME-a"
+find /run >"$DIR/after"
+cmp "$DIR/before" "$DIR/after"
+`
+	command := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-eu", "-c", script)
+	command.Env = append(os.Environ(), "WARREN="+warren, "DIR="+t.TempDir(), fmt.Sprintf("NAME=first-%d", os.Getpid()))
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
 }
