@@ -9,6 +9,8 @@
 //	agent ── start, once ──► warren tunnel ──┬── TUN device warren0
 //	  └───── package wireguard ──► socket ───┘    (gone with the process, and the process with it)
 //
-//	tunnel := userspace.NewTunnel(userspace.TunnelOptions{Executable: "/proc/self/exe", Device: "warren0", MTU: 1440, RunDir: "/run/warren"}, log)
+//	tunnel := userspace.NewTunnel(userspace.TunnelOptions{
+//		Executable: executable, Device: "warren0", MTU: 1440, RunDir: "/run/warren",
+//	}, log)
 //	process, err := tunnel.Ensure(ctx) // running, its device there, its socket answering
 package userspace

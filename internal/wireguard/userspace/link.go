@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ type link struct {
 // free in this network namespace.
 func createLink(name string, mtu int) (*link, error) {
 	device, err := tun.CreateTUN(name, mtu)
-	if err == unix.EBUSY {
+	if errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("create TUN device %s: %w: another tunnel process has it", name, err)
 	}
 	if err != nil {

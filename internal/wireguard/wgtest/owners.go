@@ -1,12 +1,12 @@
 package wgtest
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"warren/internal/cluster"
@@ -51,11 +51,17 @@ func (m model) removePeers(keys []cluster.PublicKey) {
 	}
 }
 
-// owners: after any sequence of operations the device is what the model is.
-func owners(t *testing.T, device *wireguard.Device) {
-	if err := device.Configure(settings, NewKey(t)); err != nil {
-		t.Fatal(err)
-	}
+// operation is one call, on the device and on the model.
+type operation struct {
+	name  string
+	apply func(*wireguard.Device) error
+	model func(model)
+}
+
+func (o operation) String() string { return o.name }
+
+// operations draws calls about five peers and eight prefixes, some of them inside others.
+func operations() *rapid.Generator[[]operation] {
 	keys := rapid.Map(rapid.ByteRange(1, 5), func(b byte) cluster.PublicKey { return cluster.PublicKey{b} })
 	prefixes := rapid.Map(rapid.SampledFrom([]string{
 		"10.0.0.0/8", "10.0.0.0/24", "10.0.0.1/32", "10.0.0.2/32", "10.0.1.0/24", "fd00::/64", "fd00::1/128", "fd01::1/128",
@@ -67,37 +73,44 @@ func owners(t *testing.T, device *wireguard.Device) {
 	ips := rapid.Custom(func(t *rapid.T) plan.AllowedIP {
 		return plan.AllowedIP{Prefix: prefixes.Draw(t, "prefix"), Peer: keys.Draw(t, "owner")}
 	})
+	return rapid.SliceOfN(rapid.OneOf(
+		operationsOf("set peers", rapid.SliceOfN(peers, 1, 4), (*wireguard.Device).SetPeers, model.setPeers),
+		operationsOf("give IPs", rapid.SliceOfN(ips, 1, 6), (*wireguard.Device).GiveIPs, model.giveIPs),
+		operationsOf("orphan IPs", rapid.SliceOfN(prefixes, 1, 3), (*wireguard.Device).OrphanIPs, model.orphanIPs),
+		operationsOf("remove peers", rapid.SliceOfN(keys, 1, 2), (*wireguard.Device).RemovePeers, model.removePeers),
+	), 1, 12)
+}
+
+func operationsOf[A any](
+	name string, arguments *rapid.Generator[[]A], apply func(*wireguard.Device, []A) error, inModel func(model, []A),
+) *rapid.Generator[operation] {
+	return rapid.Map(arguments, func(argument []A) operation {
+		return operation{
+			name:  fmt.Sprintf("%s %v", name, argument),
+			apply: func(device *wireguard.Device) error { return apply(device, argument) },
+			model: func(m model) { inModel(m, argument) },
+		}
+	})
+}
+
+// owners: after any sequence of operations the device is what the model is.
+func owners(t *testing.T, device *wireguard.Device) {
+	if err := device.Configure(settings, NewKey(t)); err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		removeAll(t, device)
 		want := newModel()
-		t.Repeat(map[string]func(*rapid.T){
-			"set peers": func(t *rapid.T) {
-				some := rapid.SliceOfN(peers, 1, 4).Draw(t, "peers")
-				want.setPeers(some)
-				must(t, device.SetPeers(some))
-			},
-			"give IPs": func(t *rapid.T) {
-				some := rapid.SliceOfN(ips, 1, 6).Draw(t, "ips")
-				want.giveIPs(some)
-				must(t, device.GiveIPs(some))
-			},
-			"orphan IPs": func(t *rapid.T) {
-				some := rapid.SliceOfN(prefixes, 1, 3).Draw(t, "orphans")
-				want.orphanIPs(some)
-				must(t, device.OrphanIPs(some))
-			},
-			"remove peers": func(t *rapid.T) {
-				some := rapid.SliceOfN(keys, 1, 2).Draw(t, "keys")
-				want.removePeers(some)
-				must(t, device.RemovePeers(some))
-			},
-			"": func(t *rapid.T) {
-				got := modelOf(read(t, device))
-				if diff := cmp.Diff(want, got, cmp.AllowUnexported(model{}), cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})); diff != "" {
-					t.Fatalf("device (-model +got):\n%s", diff)
-				}
-			},
-		})
+		for _, operation := range operations().Draw(t, "operations") {
+			operation.model(want)
+			if err := operation.apply(device); err != nil {
+				t.Fatalf("%s: %v", operation, err)
+			}
+		}
+		got := modelOf(read(t, device))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(model{}), comparing); diff != "" {
+			t.Fatalf("device (-model +got):\n%s", diff)
+		}
 	})
 }
 
@@ -110,20 +123,4 @@ func modelOf(actual wireguard.Actual) model {
 		}
 	}
 	return m
-}
-
-// removeAll makes the device empty, so that the next sequence starts from nothing.
-func removeAll(t *rapid.T, device *wireguard.Device) {
-	var keys []cluster.PublicKey
-	for _, peer := range read(t, device).Peers {
-		keys = append(keys, peer.Peer.Key)
-	}
-	must(t, device.RemovePeers(keys))
-}
-
-func must(t *rapid.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
