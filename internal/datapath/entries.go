@@ -119,7 +119,7 @@ func (b *batch[K]) full() error {
 	if len(b.failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d entries did not fit into the %d of %s; raise %s and restart the agent after `warren cleanup`",
+	return fmt.Errorf("%w: %d of %d entries did not fit into the %d of %s; raise %s and restart the agent, which keeps what is there",
 		ErrMapFull, len(b.failed), len(b.upserts), b.m.MaxEntries(), mapName(b.m), b.option)
 }
 

@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,15 +107,20 @@ func openMaps(spec *ebpf.CollectionSpec, dir string, sizes map[string]uint32) (m
 	return opened, nil
 }
 
-// openMap opens one map; a size of 0 leaves the one in bpf/maps.h.
+// openMap opens one map; a size of 0 leaves the one in bpf/maps.h. A pinned map that is as it should be
+// but for a size that the user chooses gets the new size.
 func openMap(spec *ebpf.MapSpec, folder string, size uint32) (*ebpf.Map, error) {
 	spec.Pinning = ebpf.PinByName
 	if size != 0 {
 		spec.MaxEntries = size
 	}
 	m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: folder})
+	if errors.Is(err, ebpf.ErrMapIncompatible) && size != 0 {
+		m, err = resize(spec, filepath.Join(folder, spec.Name))
+	}
 	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		return nil, fmt.Errorf("%w: map %s: %w; %s", ErrIncompatible, spec.Name, err, remedy(spec.Name))
+		return nil, fmt.Errorf("%w: map %s: %w; `warren cleanup` makes room for a new map (nothing is encrypted until the agent is back)",
+			ErrIncompatible, spec.Name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open map %s below %s: %w", spec.Name, folder, err)
@@ -122,12 +128,64 @@ func openMap(spec *ebpf.MapSpec, folder string, size uint32) (*ebpf.Map, error) 
 	return m, nil
 }
 
-func remedy(name string) string {
-	const cleanup = "`warren cleanup` makes room for a new map (nothing is encrypted until the agent is back)"
-	if option, ok := sizeOptions[name]; ok {
-		return fmt.Sprintf("set %s to what it was, or else %s", option, cleanup)
+// resize puts a map of the wanted size, with the same entries, in the place of the pinned one. The
+// attached programs go on with the old map, which nobody changes any more, until Configure replaces
+// them by programs with the new one: at no time does a packet meet a map without its entry.
+//
+// Errors: ebpf.ErrMapIncompatible when more than the size differs, ErrMapFull when the entries do not fit.
+func resize(spec *ebpf.MapSpec, pin string) (*ebpf.Map, error) {
+	old, err := ebpf.LoadPinnedMap(pin, nil)
+	if err != nil {
+		return nil, err
 	}
-	return cleanup
+	defer old.Close()
+	same := spec.Copy()
+	same.MaxEntries = old.MaxEntries()
+	if err := same.Compatible(old); err != nil {
+		return nil, err
+	}
+	resized, err := copyMap(spec, old)
+	if err != nil {
+		return nil, err
+	}
+	// A name of its own first (one with a dot is not allowed there), since a pin cannot be overwritten
+	// but by renaming.
+	temporary := pin + "_resized"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, resized.Close())
+	}
+	if err := resized.Pin(temporary); err != nil {
+		return nil, errors.Join(err, resized.Close())
+	}
+	if err := os.Rename(temporary, pin); err != nil {
+		return nil, errors.Join(err, resized.Close())
+	}
+	return resized, nil
+}
+
+// copyMap returns a new map with the entries of old.
+func copyMap(spec *ebpf.MapSpec, old *ebpf.Map) (*ebpf.Map, error) {
+	spec = spec.Copy()
+	spec.Pinning = ebpf.PinNone
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		return nil, err
+	}
+	var key, value []byte
+	entries := old.Iterate()
+	for entries.Next(&key, &value) {
+		err = m.Put(key, value)
+		if isFull(err) {
+			err = fmt.Errorf("%w: %s has more entries than %d; raise %s", ErrMapFull, spec.Name, spec.MaxEntries, sizeOptions[spec.Name])
+		}
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	if err := entries.Err(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 func closeMaps(maps map[string]*ebpf.Map) {
