@@ -176,7 +176,7 @@ func remove(t testing.TB, path string) {
 
 func TestClsactDriftIsHealed(t *testing.T) {
 	n := newNode(t, Clsact)
-	run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+	n.options.Filters.(trafficControl).removeClsact(t, indexOf(t, "eth0"))
 	n.sync(t)
 	if diff := cmp.Diff(placesIn(Clsact), n.places(t)); diff != "" {
 		t.Errorf("attached (-want +got):\n%s", diff)
@@ -331,8 +331,7 @@ func TestCleanup(t *testing.T) {
 		{"the links' folder is missing", func(t *testing.T, n *node) { _ = os.RemoveAll(filepath.Join(n.dir, linksFolder)) }},
 		{"everything is missing", func(t *testing.T, n *node) { _ = os.RemoveAll(n.dir) }},
 		{"the device is gone", func(t *testing.T, n *node) {
-			ip(t, "link del eth0")
-			ip(t, "link add eth0 type veth peer name wire")
+			ip(t, "link del eth0", "link add eth0 type veth peer name wire")
 		}},
 		{"maps of another version", func(t *testing.T, n *node) { _ = os.Mkdir(filepath.Join(n.dir, "maps-v9"), 0o700) }},
 		{"a move was interrupted", func(t *testing.T, n *node) {

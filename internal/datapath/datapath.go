@@ -145,28 +145,20 @@ func validate(config model.Config) error {
 	return nil
 }
 
-// loadPrograms loads every variant, so that a kernel that refuses one refuses the configuration.
+// loadPrograms loads every program once, so that a kernel that refuses one refuses the configuration.
+// Variants for other kinds of devices are loaded when there is such a device.
 func (d *Datapath) loadPrograms(config model.Config) (map[variant]*ebpf.Program, error) {
 	loaded := map[variant]*ebpf.Program{}
-	for _, v := range variants() {
-		program, err := d.loadProgram(v, config)
+	for _, program := range model.Programs() {
+		v := variant{program: program}
+		p, err := d.loadProgram(v, config)
 		if err != nil {
 			closePrograms(loaded)
 			return nil, err
 		}
-		loaded[v] = program
+		loaded[v] = p
 	}
 	return loaded, nil
-}
-
-func variants() []variant {
-	return []variant{
-		{program: model.ProgramToNetdev},
-		{program: model.ProgramToNetdev, l3: true},
-		{program: model.ProgramFromNetdev},
-		{program: model.ProgramFromNetdev, l3: true},
-		{program: model.ProgramFromTunnel},
-	}
 }
 
 // loadProgram loads a program that shares all maps.
@@ -214,9 +206,16 @@ func (d *Datapath) replaceAttached() error {
 	return errors.Join(problems...)
 }
 
-// ensure attaches the loaded program to a hook.
+// ensure attaches the program with the present configuration to a hook.
 func (d *Datapath) ensure(h hook, l3 bool) error {
 	v := variant{program: h.program, l3: l3 && h.program != model.ProgramFromTunnel}
+	if d.programs[v] == nil {
+		program, err := d.loadProgram(v, d.config)
+		if err != nil {
+			return err
+		}
+		d.programs[v] = program
+	}
 	return d.hooks.ensure(h, d.programs[v], func() (*ebpf.Program, error) { return d.loadProgram(v, d.config) })
 }
 

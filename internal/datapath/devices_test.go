@@ -1,35 +1,26 @@
 package datapath
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
-// run runs a command of iproute2 in the namespace of the tests.
-func run(t testing.TB, command string, args ...string) string {
+// ip runs commands of ip in the namespace of the tests.
+func ip(t testing.TB, commands ...string) {
 	t.Helper()
-	output, err := exec.Command(command, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", command, strings.Join(args, " "), err, output)
+	command := exec.Command("ip", "-batch", "-")
+	command.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("ip: %v\n%s\n%s", err, strings.Join(commands, "\n"), output)
 	}
-	return string(output)
-}
-
-func ip(t testing.TB, command string) {
-	t.Helper()
-	run(t, "ip", strings.Fields(command)...)
 }
 
 func interfaceOf(t testing.TB, name string) *net.Interface {
@@ -58,19 +49,15 @@ func underlayOf(t testing.TB, name string) Underlay {
 func wire(t testing.TB) {
 	t.Helper()
 	needRoot(t)
-	ip(t, "link set lo up")
-	ip(t, "link add eth0 type veth peer name wire")
-	t.Cleanup(func() { ip(t, "link del eth0") })
-	for _, command := range []string{
+	ip(t, "link set lo up",
+		"link add eth0 type veth peer name wire",
 		"link set eth0 addrgenmode none", "link set wire addrgenmode none",
 		"addr add 10.0.0.1/24 dev eth0", "addr add fd00::1/64 dev eth0 nodad",
 		"link set eth0 up", "link set wire up",
 		"neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0",
 		"neigh add fd00::2 lladdr 02:00:00:00:00:02 dev eth0",
-		"route add 10.244.2.0/24 via 10.0.0.2",
-	} {
-		ip(t, command)
-	}
+		"route add 10.244.2.0/24 via 10.0.0.2")
+	t.Cleanup(func() { ip(t, "link del eth0") })
 }
 
 // tunDevice is a layer 3 device whose other end is the test, as WireGuard in userspace has one.
@@ -96,8 +83,7 @@ func newTUN(t testing.TB, name string) tunDevice {
 	}
 	device := tunDevice{os.NewFile(uintptr(fd), name), name}
 	t.Cleanup(func() { _ = device.Close() })
-	ip(t, "link set "+name+" addrgenmode none")
-	ip(t, "link set "+name+" mtu 65535 up")
+	ip(t, "link set "+name+" addrgenmode none", "link set "+name+" mtu 65535 up")
 	return device
 }
 
@@ -219,100 +205,4 @@ func dialUDP(t testing.TB, from, to string, mark int) net.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-// tcFilters implements Filters by the tc command, which takes programs by their pins.
-type tcFilters struct {
-	t   testing.TB
-	dir string // on a BPF file system
-}
-
-// newTCFilters needs a folder on a BPF file system beside the one of the datapath.
-func newTCFilters(t testing.TB, dir string) tcFilters {
-	t.Helper()
-	return tcFilters{t: t, dir: filepath.Dir(dir)}
-}
-
-// place is the priority of a filter of ours: first on ingress, last on egress.
-func place(egress bool) (hook, priority string) {
-	if egress {
-		return "egress", "49000"
-	}
-	return "ingress", "1"
-}
-
-func (f tcFilters) Replace(ifindex uint32, egress bool, fd int, name string) error {
-	device, err := net.InterfaceByIndex(int(ifindex))
-	if err != nil {
-		return err
-	}
-	twin, err := unix.Dup(fd)
-	if err != nil {
-		return err
-	}
-	program, err := ebpf.NewProgramFromFD(twin)
-	if err != nil {
-		return err
-	}
-	defer program.Close()
-	pin := filepath.Join(f.dir, strings.ReplaceAll(name, "/", "_"))
-	if err := program.Pin(pin); err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(pin) }()
-	_ = exec.Command("tc", "qdisc", "add", "dev", device.Name, "clsact").Run() // there already
-	hook, priority := place(egress)
-	output, err := exec.Command("tc", "filter", "replace", "dev", device.Name, hook, "protocol", "all",
-		"prio", priority, "handle", "1", "bpf", "direct-action", "object-pinned", pin).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("tc filter replace: %w: %s", err, output)
-	}
-	return nil
-}
-
-func (f tcFilters) Remove(ifindex uint32, egress bool, name string) error {
-	_, found, err := f.Has(ifindex, egress, name)
-	if err != nil || !found {
-		return err
-	}
-	device, err := net.InterfaceByIndex(int(ifindex))
-	if err != nil {
-		return err
-	}
-	hook, priority := place(egress)
-	output, err := exec.Command("tc", "filter", "del", "dev", device.Name, hook, "prio", priority).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("tc filter del: %w: %s", err, output)
-	}
-	return nil
-}
-
-// Has finds a filter by what Replace makes of its name.
-func (f tcFilters) Has(ifindex uint32, egress bool, name string) (progID uint32, found bool, err error) {
-	device, err := net.InterfaceByIndex(int(ifindex))
-	if err != nil {
-		return 0, false, nil // gone
-	}
-	hook, _ := place(egress)
-	output, err := exec.Command("tc", "-json", "filter", "show", "dev", device.Name, hook).Output()
-	if err != nil {
-		return 0, false, fmt.Errorf("tc filter show: %w", err)
-	}
-	var filters []struct {
-		Options struct {
-			Name string `json:"bpf_name"`
-			Prog struct {
-				ID uint32 `json:"id"`
-			} `json:"prog"`
-		} `json:"options"`
-	}
-	if err := json.Unmarshal(output, &filters); err != nil {
-		return 0, false, fmt.Errorf("tc filter show: %w: %s", err, output)
-	}
-	for _, filter := range filters {
-		if strings.HasPrefix(filter.Options.Name, strings.ReplaceAll(name, "/", "_")+":") {
-			return filter.Options.Prog.ID, true, nil
-		}
-	}
-	return 0, false, nil
 }

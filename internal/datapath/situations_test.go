@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -431,7 +432,7 @@ func (s situation) config() model.Config {
 // TestSituationsInKernel: verdict, mark, every byte, and that exactly one counter counts.
 func TestSituationsInKernel(t *testing.T) {
 	d := openCluster(t)
-	for _, s := range situations() {
+	for _, s := range byConfig(situations()) {
 		t.Run(s.program.String()+"/"+s.name, func(t *testing.T) {
 			configure(t, d, s.config())
 			d.forget(t)
@@ -451,6 +452,14 @@ func TestSituationsInKernel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// byConfig puts situations of the same configuration together: loading the programs is what takes time.
+func byConfig(all []situation) []situation {
+	slices.SortStableFunc(all, func(a, b situation) int {
+		return strings.Compare(fmt.Sprint(a.config()), fmt.Sprint(b.config()))
+	})
+	return all
 }
 
 func runKernel(t testing.TB, d *Datapath, program model.Program, in Input) model.Result {

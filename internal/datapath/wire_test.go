@@ -58,7 +58,7 @@ func newNode(t testing.TB, mode AttachMode) *node {
 	wire(t)
 	n := &node{
 		dir:     dir,
-		options: Options{Dir: dir, Attach: mode, MaxAddresses: 64, MaxPrefixes: 64, Filters: newTCFilters(t, dir)},
+		options: Options{Dir: dir, Attach: mode, MaxAddresses: 64, MaxPrefixes: 64, Filters: newTrafficControl(t)},
 		tunnel:  newTUN(t, "warren0"),
 		capture: listen(t, "wire", unix.ETH_P_ALL),
 	}
@@ -579,7 +579,7 @@ func TestRestartsUnderTraffic(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)
 		f := startFlood(t, n)
-		for round := range 10 {
+		for round := range 6 {
 			if err := n.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -595,7 +595,7 @@ func TestStaysLastUnderTraffic(t *testing.T) {
 	needTCX(t)
 	n := newNode(t, TCX)
 	f := startFlood(t, n)
-	for range 10 {
+	for range 6 {
 		attachOther(t, "eth0", newProgram(t, nil), ebpf.AttachTCXEgress, link.Tail())
 		if got := n.attachment(t, toNetdev); len(got.After) != 1 {
 			t.Fatalf("before Sync: %+v", got)
