@@ -74,7 +74,7 @@ func idle(t *testing.T, c *testLab) {
 }
 
 // cpuTime reads fields 14 and 15 of /proc/PID/stat (proc(5)), in ticks of 10 ms.
-func cpuTime(t *testing.T, pid int) time.Duration {
+func cpuTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -87,7 +87,7 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func residentMemory(t *testing.T, pid int) int {
+func residentMemory(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

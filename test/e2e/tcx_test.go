@@ -13,7 +13,7 @@ import (
 
 // tcxPrograms counts the programs on a device of a node at one side, unix.BPF_TCX_INGRESS or
 // unix.BPF_TCX_EGRESS. bpftool before 7.3 does not list them.
-func tcxPrograms(t *testing.T, c *testLab, node, device string, side uint32) int {
+func tcxPrograms(t testing.TB, c *testLab, node, device string, side uint32) int {
 	t.Helper()
 	// The part of `union bpf_attr` that BPF_PROG_QUERY reads (linux/bpf.h).
 	var query struct {

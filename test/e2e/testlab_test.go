@@ -52,12 +52,12 @@ func buildAndRun(m *testing.M) (int, error) {
 
 // testLab is a lab as its user knows it: by the command line.
 type testLab struct {
-	t    *testing.T
+	t    testing.TB
 	name string
 }
 
 // newTestLab reserves a name and removes whatever has it at the end, which must leave nothing.
-func newTestLab(t *testing.T, name string) *testLab {
+func newTestLab(t testing.TB, name string) *testLab {
 	t.Helper()
 	needRoot(t)
 	c := &testLab{t: t, name: fmt.Sprintf("%s-%d", name, os.Getpid())}
@@ -74,7 +74,7 @@ func newTestLab(t *testing.T, name string) *testLab {
 }
 
 // up builds the lab with agents, three nodes of two pods unless the arguments say otherwise.
-func up(t *testing.T, name string, args ...string) *testLab {
+func up(t testing.TB, name string, args ...string) *testLab {
 	t.Helper()
 	c := newTestLab(t, name)
 	c.must("up", args...)
@@ -218,7 +218,7 @@ func (c *testLab) peers(name string) []string {
 }
 
 // eventually waits until the condition holds and returns how long that took.
-func eventually(t *testing.T, limit time.Duration, what string, condition func() bool) time.Duration {
+func eventually(t testing.TB, limit time.Duration, what string, condition func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for !condition() {
@@ -241,7 +241,7 @@ func (c *testLab) showLogs() {
 }
 
 // needRoot skips where labs cannot be made, and fails where they must be.
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if unix.Geteuid() == 0 {
 		return
@@ -253,7 +253,7 @@ func needRoot(t *testing.T) {
 }
 
 // needTool skips where a tool is missing, and fails where it must be there.
-func needTool(t *testing.T, tools ...string) {
+func needTool(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err == nil {
