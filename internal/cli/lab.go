@@ -1,17 +1,15 @@
 package cli
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"warren/internal/config"
 	"warren/internal/lab"
 )
 
@@ -61,11 +59,7 @@ func (f *labFlags) open(cmd *cobra.Command) (*lab.Lab, error) {
 }
 
 func newLabUp() *cobra.Command {
-	var flags labFlags
-	var nodes int
-	var plain bool
-	var agent lab.AgentOptions
-	spec := lab.Spec{CNI: lab.CNIRoutes}
+	var up labUp
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Build a lab and wait until every agent has all its peers",
@@ -77,40 +71,84 @@ what was built is removed again; when an agent does not get ready, the lab stays
   warren lab up --name clear --no-encryption`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec.Name, spec.Nodes = flags.name, lab.NodeNumbers(max(0, nodes))
-			if !plain {
-				spec.Agent = &agent
-				if err := resolveBinary(&agent.Binary); err != nil {
-					return err
-				}
-			}
-			if err := spec.Validate(); err != nil {
-				return exitError{exitUsage, err}
-			}
-			l, err := lab.Up(cmd.Context(), spec, flags.options(cmd))
+			spec, err := up.wanted()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "lab %s is up: %s\n", l.Spec.Name, describe(l.Spec))
-			return nil
+			l, err := lab.Up(cmd.Context(), spec, up.options(cmd))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "lab %s is up: %s\n", l.Spec.Name, describe(l.Spec))
+			return err
 		},
 	}
-	flags.addName(cmd)
-	flags.addWait(cmd)
-	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of nodes")
-	cmd.Flags().IntVar(&spec.Pods, "pods", 2, "number of pods per node")
-	cmd.Flags().StringVar((*string)(&spec.CNI), "cni", string(lab.CNIRoutes), "how pods of different nodes reach each other: routes or vxlan")
-	cmd.Flags().IntVar(&spec.MTU, "mtu", 1500, "MTU of the wire in bytes")
-	cmd.Flags().BoolVar(&plain, "no-encryption", false, "build the same without agents")
-	cmd.Flags().StringVar(&agent.Attach, "attach", "", "how agents attach their programs: auto, tcx or clsact")
-	cmd.Flags().StringVar(&agent.Ingress, "ingress", "", "where decrypted packets appear: underlay or device")
-	cmd.Flags().StringVar(&agent.Mode, "mode", "", "mode of the agents")
-	cmd.Flags().StringVar(&agent.LogLevel, "log-level", "", "log level of the agents")
-	cmd.Flags().StringVar(&agent.Binary, "binary", "", "warren binary that the agents run (default: this one)")
-	for name, values := range map[string][]string{"cni": {"routes", "vxlan"}, "attach": {"auto", "tcx", "clsact"}, "ingress": {"underlay", "device"}} {
+	up.addFlags(cmd)
+	return cmd
+}
+
+// labUp is what `lab up` is told.
+type labUp struct {
+	labFlags
+	nodes int
+	plain bool
+	spec  lab.Spec
+	agent lab.AgentOptions
+}
+
+func (u *labUp) addFlags(cmd *cobra.Command) {
+	u.addName(cmd)
+	u.addWait(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&u.nodes, "nodes", 3, "number of nodes")
+	flags.IntVar(&u.spec.Pods, "pods", 2, "number of pods per node")
+	flags.StringVar((*string)(&u.spec.CNI), "cni", string(lab.CNIRoutes), "how pods of different nodes reach each other: routes or vxlan")
+	flags.IntVar(&u.spec.MTU, "mtu", 1500, "MTU of the wire in bytes")
+	flags.BoolVar(&u.plain, "no-encryption", false, "build the same without agents")
+	flags.StringVar(&u.agent.Attach, "attach", "", "how agents attach their programs: auto, tcx or clsact")
+	flags.StringVar(&u.agent.Ingress, "ingress", "", "where decrypted packets appear: underlay or device")
+	flags.StringVar(&u.agent.Mode, "mode", "", "mode of the agents: observe, permissive or strict")
+	flags.StringVar(&u.agent.LogLevel, "log-level", "", "log level of the agents: debug, info, warn or error")
+	flags.StringVar(&u.agent.Binary, "binary", "", "warren binary that the agents run (default: this one)")
+	for name, values := range map[string][]string{
+		"cni": {"routes", "vxlan"}, "attach": {"auto", "tcx", "clsact"}, "ingress": {"underlay", "device"},
+		"mode": {"observe", "permissive", "strict"}, "log-level": {"debug", "info", "warn", "error"},
+	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
-	return cmd
+}
+
+// wanted puts the flags together. The values for agents are judged by the agents' own configuration.
+func (u *labUp) wanted() (lab.Spec, error) {
+	spec := u.spec
+	spec.Name, spec.Nodes = u.name, lab.NodeNumbers(max(0, u.nodes))
+	if !u.plain {
+		spec.Agent = &u.agent
+		if err := resolveBinary(&u.agent.Binary); err != nil {
+			return spec, fmt.Errorf("find the binary for the agents: %w", err)
+		}
+		if err := checkAgentOptions(u.agent); err != nil {
+			return spec, exitError{exitUsage, err}
+		}
+	}
+	if err := spec.Validate(); err != nil {
+		return spec, exitError{exitUsage, err}
+	}
+	return spec, nil
+}
+
+// checkAgentOptions lets a misspelt value fail here rather than in every agent's log.
+func checkAgentOptions(options lab.AgentOptions) error {
+	c := config.Default()
+	var problems []error
+	for _, option := range []struct{ key, value string }{
+		{"attach", options.Attach}, {"ingress", options.Ingress}, {"mode", options.Mode}, {"log-level", options.LogLevel},
+	} {
+		if option.value != "" {
+			problems = append(problems, c.Set(option.key, option.value))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // resolveBinary makes the path absolute; the empty one becomes this program's.
@@ -145,215 +183,5 @@ those that 'lab exec' started included. That there is no such lab is not an erro
 		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), flags.name) },
 	}
 	flags.addName(cmd)
-	return cmd
-}
-
-func newLabExec() *cobra.Command {
-	var flags labFlags
-	cmd := &cobra.Command{
-		Use:   "exec PLACE -- COMMAND [ARGUMENT]...",
-		Short: "Run a command on a node, in a pod or at the switch",
-		Long: `Run a command where PLACE says: a node ("n1"), a pod ("n1/p1") or the switch ("wire"). Standard
-streams, signals and the exit code are the command's own. On a node, 'wg' and Warren's commands find
-the node's own agent, and /sys/fs/bpf is the node's.`,
-		Example: `  warren lab exec n1 -- warren status
-  warren lab exec n1 -- wg show
-  warren lab exec n1/p1 -- ping -c 1 10.42.2.11
-  warren lab exec wire -- tcpdump -n -i wire`,
-		Args: usage(cobra.MinimumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			place, err := l.Place(args[0])
-			if err != nil {
-				return exitError{exitUsage, err}
-			}
-			path, err := exec.LookPath(args[1])
-			if err != nil {
-				return err
-			}
-			return place.Exec(path, args[1:], place.Env)
-		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completePlace(&flags, cmd, args)
-		},
-	}
-	flags.addName(cmd)
-	return cmd
-}
-
-func completePlace(flags *labFlags, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
-	l, err := flags.open(cmd)
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	places := []string{lab.WireBridge}
-	for _, node := range l.Topology.Nodes {
-		places = append(places, node.Name)
-		for _, pod := range node.Pods {
-			places = append(places, node.Name+"/"+pod.Name)
-		}
-	}
-	return places, cobra.ShellCompDirectiveNoFileComp
-}
-
-func newLabStatus() *cobra.Command {
-	var flags labFlags
-	var form output
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show nodes, pods and agents of a lab",
-		Long:  "Show nodes, pods and agents. The exit code is 0 when every agent is ready and 1 when one is not.",
-		Args:  usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			status := l.Status(cmd.Context())
-			if err := form.print(cmd.OutOrStdout(), status, func(w io.Writer) { printLab(w, l.Spec, status) }); err != nil {
-				return err
-			}
-			if !status.Ready() {
-				return exitError{Code: exitFailure}
-			}
-			return nil
-		},
-	}
-	flags.addName(cmd)
-	form.addFlag(cmd)
-	return cmd
-}
-
-func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
-	fmt.Fprintf(w, "lab %s: %s; wire in %s\n\n", status.Name, describe(spec), status.Wire)
-	nodes := [][]string{{"NODE", "NAMESPACE", "ADDRESSES", "PREFIXES", "PID", "READY", "PEERS"}}
-	pods := [][]string{{"POD", "NAMESPACE", "ADDRESSES"}}
-	for _, node := range status.Nodes {
-		nodes = append(nodes, append([]string{node.Name, node.Namespace, strings.Join(node.Addresses, " "), strings.Join(node.Prefixes, " ")}, agentColumns(node.Agent)...))
-		for _, pod := range node.Pods {
-			pods = append(pods, []string{node.Name + "/" + pod.Name, pod.Namespace, strings.Join(pod.Addresses, " ")})
-		}
-	}
-	table(w, nodes...)
-	fmt.Fprintln(w)
-	table(w, pods...)
-	for _, node := range status.Nodes {
-		if node.Agent != nil && !node.Agent.Ready {
-			fmt.Fprintf(w, "\n%s is not ready: %s\n  log: %s\n", node.Name, strings.Join(node.Agent.Detail, "; "), node.Agent.Log)
-		}
-	}
-}
-
-func agentColumns(agent *lab.AgentStatus) []string {
-	switch {
-	case agent == nil:
-		return []string{"-", "-", "-"}
-	case agent.PID == 0:
-		return []string{"-", "no", "-"}
-	case agent.Ready:
-		return []string{fmt.Sprint(agent.PID), "yes", fmt.Sprint(agent.Peers)}
-	}
-	return []string{fmt.Sprint(agent.PID), "no", fmt.Sprint(agent.Peers)}
-}
-
-func newLabJoin() *cobra.Command {
-	var flags labFlags
-	cmd := &cobra.Command{
-		Use:   "join",
-		Short: "Add a node with pods to a running lab",
-		Long:  "Add a node with pods. It gets the smallest number that is free, so it takes the place and the\naddresses of a node that left. Prints its name.",
-		Args:  usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, err := lab.Join(cmd.Context(), flags.name, flags.options(cmd))
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
-			return err
-		},
-	}
-	flags.addName(cmd)
-	flags.addWait(cmd)
-	return cmd
-}
-
-func newLabLeave() *cobra.Command {
-	var flags labFlags
-	cmd := &cobra.Command{
-		Use:     "leave NODE",
-		Short:   "Take a node away from a running lab",
-		Long:    "Take a node away: its agent and all else that runs there ends, its record goes, then its namespaces.",
-		Example: "  warren lab leave n2",
-		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return lab.Leave(cmd.Context(), flags.name, args[0], flags.options(cmd))
-		},
-	}
-	flags.addName(cmd)
-	return cmd
-}
-
-func newLabAgent() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Start, stop, restart or kill the agents of a lab",
-	}
-	cmd.AddCommand(
-		newLabAgentVerb("start", "Start the agents of nodes and wait until they are ready",
-			func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error {
-				return l.StartAgents(ctx, wait, nodes...)
-			}),
-		newLabAgentVerb("stop", "Stop the agents of nodes with SIGTERM; the datapath stays",
-			func(ctx context.Context, l *lab.Lab, _ time.Duration, nodes []string) error {
-				return eachNode(nodes, func(node string) error { return l.StopAgent(ctx, node) })
-			}),
-		newLabAgentVerb("kill", "Kill the agents of nodes with SIGKILL, as a crash does",
-			func(ctx context.Context, l *lab.Lab, _ time.Duration, nodes []string) error {
-				return eachNode(nodes, func(node string) error { return l.KillAgent(ctx, node) })
-			}),
-		newLabAgentVerb("restart", "Stop and start the agents of nodes, one after the other",
-			func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error {
-				return eachNode(nodes, func(node string) error {
-					if err := l.StopAgent(ctx, node); err != nil {
-						return err
-					}
-					return l.StartAgents(ctx, wait, node)
-				})
-			}),
-	)
-	return cmd
-}
-
-func eachNode(nodes []string, do func(node string) error) error {
-	for _, node := range nodes {
-		if err := do(node); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// agentVerb does something to the agents of nodes.
-type agentVerb func(ctx context.Context, l *lab.Lab, wait time.Duration, nodes []string) error
-
-func newLabAgentVerb(use, short string, run agentVerb) *cobra.Command {
-	var flags labFlags
-	cmd := &cobra.Command{
-		Use:   use + " NODE...",
-		Short: short,
-		Args:  usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), l, flags.wait, args)
-		},
-	}
-	flags.addName(cmd)
-	flags.addWait(cmd)
 	return cmd
 }

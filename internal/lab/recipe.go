@@ -39,6 +39,8 @@ func wireSettings() []netns.Setting {
 // at once.
 func hostSettings(forward bool) []netns.Setting {
 	settings := []netns.Setting{
+		{Key: "ipv6/conf/all/disable_ipv6", Value: "0"},
+		{Key: "ipv6/conf/default/disable_ipv6", Value: "0"},
 		{Key: "ipv6/conf/all/accept_dad", Value: "0"},
 		{Key: "ipv6/conf/default/accept_dad", Value: "0"},
 		{Key: "ipv6/conf/all/accept_ra", Value: "0"},

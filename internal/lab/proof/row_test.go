@@ -40,17 +40,17 @@ func TestRowEnds(t *testing.T) {
 	rows := Rows(topology(2, 2), Filter{From: []string{"n1"}, Protocols: []string{"tcp"}})
 	var got []string
 	for _, row := range rows {
-		got = append(got, row.String()+": "+row.source.address.String()+" > "+row.destination.address.String()+" in "+row.destination.namespace)
+		got = append(got, row.String()+": "+row.source.place+" "+row.source.address.String()+" > "+row.destination.place+" "+row.destination.address.String())
 	}
 	want := []string{
-		"host-host n1 to n2, ipv4 tcp: 10.10.0.1 > 10.10.0.2 in warren-x-n2",
-		"host-host n1 to n2, ipv6 tcp: fd00:10::1 > fd00:10::2 in warren-x-n2",
-		"host-pod n1 to n2/p2, ipv4 tcp: 10.10.0.1 > 10.42.2.12 in warren-x-n2-p2",
-		"host-pod n1 to n2/p2, ipv6 tcp: fd00:10::1 > fd00:42:2::12 in warren-x-n2-p2",
-		"pod-host n1/p1 to n2, ipv4 tcp: 10.42.1.11 > 10.10.0.2 in warren-x-n2",
-		"pod-host n1/p1 to n2, ipv6 tcp: fd00:42:1::11 > fd00:10::2 in warren-x-n2",
-		"pod-pod n1/p1 to n2/p2, ipv4 tcp: 10.42.1.11 > 10.42.2.12 in warren-x-n2-p2",
-		"pod-pod n1/p1 to n2/p2, ipv6 tcp: fd00:42:1::11 > fd00:42:2::12 in warren-x-n2-p2",
+		"host-host n1 to n2, ipv4 tcp: n1 10.10.0.1 > n2 10.10.0.2",
+		"host-host n1 to n2, ipv6 tcp: n1 fd00:10::1 > n2 fd00:10::2",
+		"host-pod n1 to n2, ipv4 tcp: n1 10.10.0.1 > n2/p2 10.42.2.12",
+		"host-pod n1 to n2, ipv6 tcp: n1 fd00:10::1 > n2/p2 fd00:42:2::12",
+		"pod-host n1 to n2, ipv4 tcp: n1/p1 10.42.1.11 > n2 10.10.0.2",
+		"pod-host n1 to n2, ipv6 tcp: n1/p1 fd00:42:1::11 > n2 fd00:10::2",
+		"pod-pod n1 to n2, ipv4 tcp: n1/p1 10.42.1.11 > n2/p2 10.42.2.12",
+		"pod-pod n1 to n2, ipv6 tcp: n1/p1 fd00:42:1::11 > n2/p2 fd00:42:2::12",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

@@ -160,9 +160,9 @@ func TestControl(t *testing.T) {
 		want string // why it is void
 	}{
 		{name: "sees all markers", seen: newSituation().clearFrames()},
-		{name: "sees nothing", seen: newSituation(), want: "the control did not see the clear text that it had sent in row pod-pod n1/p1 to n2/p1, ipv4 tcp"},
+		{name: "sees nothing", seen: newSituation(), want: "the control did not see the clear text that it had sent in row pod-pod n1 to n2, ipv4 tcp"},
 		{name: "misses one row", seen: func() *situation { s := newSituation().clearFrames(); s.frames = s.frames[:2]; return s }(),
-			want: "the control did not see the clear text that it had sent in row pod-pod n2/p1 to n1/p1, ipv4 tcp"},
+			want: "the control did not see the clear text that it had sent in row pod-pod n2 to n1, ipv4 tcp"},
 		{name: "does not deliver", seen: newSituation().clearFrames().failed(0), want: "the control delivered 1 of 2 rows: this machine loses packets even without encryption"},
 		{name: "incomplete", seen: newSituation().clearFrames().void("blind"), want: "the control saw too little: blind"},
 	}

@@ -156,5 +156,5 @@ func (r *Report) measured(m measurement) {
 
 // String names the row for people.
 func (r Row) String() string {
-	return fmt.Sprintf("%s %s to %s, %s %s", r.Class, r.source.place, r.destination.place, r.Family, r.Protocol)
+	return fmt.Sprintf("%s %s to %s, %s %s", r.Class, r.From, r.To, r.Family, r.Protocol)
 }

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"warren/internal/lab"
+	"warren/internal/lab/proof"
+)
+
+func TestLabUsage(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		args   []string
+		code   int
+		stderr string // part of it
+	}{
+		{"no such lab", []string{"lab", "status", "--name", "never-built"}, exitFailure, "no such lab: never-built; 'warren lab up --name never-built' builds it"},
+		{"name in capitals", []string{"lab", "up", "--name", "X"}, exitUsage, `lab name "X"`},
+		{"no nodes", []string{"lab", "up", "--nodes", "0"}, exitUsage, "0 nodes"},
+		{"unknown CNI", []string{"lab", "up", "--cni", "magic"}, exitUsage, `CNI "magic"`},
+		{"unknown attachment", []string{"lab", "up", "--attach", "xdp"}, exitUsage, "xdp"},
+		{"unknown ingress", []string{"lab", "up", "--ingress", "nowhere"}, exitUsage, "nowhere"},
+		{"no such binary", []string{"lab", "up", "--binary", "/no/such/file"}, exitFailure, "/no/such/file"},
+		{"exec without a command", []string{"lab", "exec", "n1"}, exitUsage, "requires at least 2 arg"},
+		{"agent without a node", []string{"lab", "agent", "kill"}, exitUsage, "requires at least 1 arg"},
+		{"verify of an unknown class", []string{"lab", "verify", "--class", "pod-cloud"}, exitUsage, "--class pod-cloud: one of host-host"},
+		{"payload too small for a marker", []string{"lab", "verify", "--size", "8"}, exitUsage, "--size 8: 32 to 60000"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, _, stderr := run(t, "", test.args...)
+			if code != test.code || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("exit code %d, want %d; stderr %q, want %q in it", code, test.code, stderr, test.stderr)
+			}
+		})
+	}
+}
+
+// verification is a report of two nodes by TCP.
+func verification(change func(*proof.Report)) proof.Report {
+	row := func(from, to, family string) proof.Result {
+		return proof.Result{
+			Row:       proof.Row{Class: "pod-pod", From: from, To: to, Family: family, Protocol: "tcp"},
+			Delivered: true, WireGuardFrames: 10, OK: true,
+		}
+	}
+	r := proof.Report{
+		OK: true, Lab: "x", Control: proof.Control{Rows: 4, Delivered: 4, ClearFrames: 40, MarkerFrames: 8}, Frames: 60, WireGuardFrames: 40,
+		Rows: []proof.Result{row("n1", "n2", "ipv4"), row("n2", "n1", "ipv4"), row("n1", "n2", "ipv6"), row("n2", "n1", "ipv6")},
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+func TestPrintReport(t *testing.T) {
+	leak := func(r *proof.Report) {
+		r.OK, r.StrayClearFrames, r.StrayExample = false, 1, "udp 10.10.0.1:9 > 10.10.0.2:9 (sent by n1, 60 bytes)"
+		r.Rows[1].OK, r.Rows[1].MarkerFrames, r.Rows[1].ClearFrames = false, 2, 10
+		r.Rows[1].Problem = "its payload could be read in 2 frames on the wire, such as tcp 10.42.2.11:40000 > 10.42.1.11:4242 (sent by n2, 74 bytes)"
+		r.Rows[2].OK, r.Rows[2].Delivered, r.Rows[2].Problem = false, false, "no answer (timed out): n1 sent 3 WireGuard frames, n2 sent none back"
+	}
+	for _, test := range []struct {
+		name   string
+		report proof.Report
+		all    bool
+	}{
+		{"ok", verification(nil), false},
+		{"all", verification(nil), true},
+		{"leak", verification(leak), false},
+		{"void", verification(func(r *proof.Report) { r.OK, r.Void = false, "the capture is incomplete" }), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			printReport(&out, test.report, test.all)
+			golden(t, "report-"+test.name+".golden", out.Bytes())
+		})
+	}
+}
+
+func TestPrintLab(t *testing.T) {
+	spec := lab.Spec{Name: "x", Nodes: []int{1, 2}, Pods: 1, CNI: lab.CNIVXLAN, MTU: 1500, Agent: &lab.AgentOptions{}}
+	status := lab.Status{
+		Name: "x", Wire: "warren-x-wire", Encryption: true, Nodes: []lab.NodeStatus{
+			{Name: "n1", Namespace: "warren-x-n1", Addresses: []string{"10.10.0.1", "fd00:10::1"}, Prefixes: []string{"10.42.1.0/24"},
+				Pods:  []lab.PodStatus{{Name: "p1", Namespace: "warren-x-n1-p1", Addresses: []string{"10.42.1.11"}}},
+				Agent: &lab.AgentStatus{PID: 77, Ready: true, Peers: 1}},
+			{Name: "n2", Namespace: "warren-x-n2", Addresses: []string{"10.10.0.2", "fd00:10::2"}, Prefixes: []string{"10.42.2.0/24"},
+				Pods:  []lab.PodStatus{{Name: "p1", Namespace: "warren-x-n2-p1", Addresses: []string{"10.42.2.11"}}},
+				Agent: &lab.AgentStatus{Detail: []string{"no agent is running"}, Log: "/run/warren-lab/x/n2/agent.log"}},
+		},
+	}
+	var out bytes.Buffer
+	printLab(&out, spec, status)
+	golden(t, "lab-status.golden", out.Bytes())
+}
