@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,26 +59,37 @@ func attribute(kind uint16, data []byte) []byte {
 
 func word(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
-// place is where a filter of ours is: first on ingress, late on egress, of all protocols.
+// The priorities of filters, in the upper half of their info; they are for all protocols.
+const (
+	allProtocols = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	early        = 1<<16 | allProtocols
+	late         = 49000<<16 | allProtocols
+)
+
+// place is where a filter of ours is: first on ingress, late on egress.
 func place(egress bool) (parent, info uint32) {
-	const allProtocols = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 	if egress {
-		return parentEgress, 49000<<16 | allProtocols
+		return parentEgress, late
 	}
-	return parentIngress, 1<<16 | allProtocols
+	return parentIngress, early
 }
 
 func (c trafficControl) Replace(ifindex uint32, egress bool, fd int, name string) error {
-	qdisc := request{kind: unix.RTM_NEWQDISC, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, ifindex: ifindex,
+	parent, info := place(egress)
+	return c.attach(request{ifindex: ifindex, parent: parent, info: info}, fd, name)
+}
+
+func (c trafficControl) attach(at request, fd int, name string) error {
+	qdisc := request{kind: unix.RTM_NEWQDISC, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, ifindex: at.ifindex,
 		handle: clsactHandle, parent: clsactParent, attributes: attribute(attrKind, []byte("clsact\x00"))}
 	if _, err := c.do(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add clsact: %w", err)
 	}
-	parent, info := place(egress)
 	options := slices.Concat(attribute(attrBPFFD, word(uint32(fd))), attribute(attrBPFName, []byte(name+"\x00")),
 		attribute(attrBPFFlags, word(flagDirect)))
-	_, err := c.do(request{kind: unix.RTM_NEWTFILTER, flags: unix.NLM_F_CREATE, ifindex: ifindex, handle: 1, parent: parent, info: info,
-		attributes: slices.Concat(attribute(attrKind, []byte("bpf\x00")), attribute(attrOptions, options))})
+	at.kind, at.flags, at.handle = unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, 1
+	at.attributes = slices.Concat(attribute(attrKind, []byte("bpf\x00")), attribute(attrOptions, options))
+	_, err := c.do(at)
 	return err
 }
 
@@ -89,6 +101,23 @@ func (c trafficControl) Remove(ifindex uint32, egress bool, name string) error {
 	_, err := c.do(request{kind: unix.RTM_DELTFILTER, ifindex: ifindex, handle: 1, parent: parent, info: info,
 		attributes: attribute(attrKind, []byte("bpf\x00"))})
 	return err
+}
+
+// attachEgress attaches a program of somebody else's, before Warren's if that is attached by clsact too.
+func (c trafficControl) attachEgress(t testing.TB, device string, program *ebpf.Program) {
+	t.Helper()
+	if err := c.attach(request{ifindex: indexOf(t, device), parent: parentEgress, info: early}, program.FD(), "other"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c trafficControl) detachEgress(t testing.TB, device string) {
+	t.Helper()
+	_, err := c.do(request{kind: unix.RTM_DELTFILTER, ifindex: indexOf(t, device), handle: 1, parent: parentEgress, info: early,
+		attributes: attribute(attrKind, []byte("bpf\x00"))})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // removeClsact takes the qdisc away, with everything on it.

@@ -76,11 +76,14 @@ func bpffs(t testing.TB) string {
 	return filepath.Join(root, "warren")
 }
 
-// open opens a datapath in a folder of its own.
+// open opens a datapath, in a folder of its own and with filters unless the options have some.
 func open(t testing.TB, options Options) *Datapath {
 	t.Helper()
 	if options.Dir == "" {
 		options.Dir = bpffs(t)
+	}
+	if options.Filters == nil {
+		options.Filters = newTrafficControl(t)
 	}
 	d, err := Open(options)
 	if err != nil {

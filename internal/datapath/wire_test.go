@@ -36,19 +36,20 @@ type node struct {
 	tunnel  tunDevice
 	config  model.Config
 	capture packetSocket
+	control trafficControl
 }
 
-// everyMode runs a test once for each way to attach programs.
+// everyMode runs a test once for each way to attach programs that the kernel has: before Linux 6.6
+// there is one.
 func everyMode(t *testing.T, test func(t *testing.T, mode AttachMode)) {
 	t.Helper()
-	for _, mode := range []AttachMode{TCX, Clsact} {
-		t.Run(mode.String(), func(t *testing.T) {
-			needRoot(t)
-			if mode == TCX && !haveTCX() {
-				t.Skip("the kernel has no TCX (Linux 6.6)")
-			}
-			test(t, mode)
-		})
+	needRoot(t)
+	modes := []AttachMode{Clsact}
+	if haveTCX() {
+		modes = append(modes, TCX)
+	}
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) { test(t, mode) })
 	}
 }
 
@@ -56,9 +57,11 @@ func newNode(t testing.TB, mode AttachMode) *node {
 	t.Helper()
 	dir := bpffs(t)
 	wire(t)
+	control := newTrafficControl(t)
 	n := &node{
 		dir:     dir,
-		options: Options{Dir: dir, Attach: mode, MaxAddresses: 64, MaxPrefixes: 64, Filters: newTrafficControl(t)},
+		options: Options{Dir: dir, Attach: mode, MaxAddresses: 64, MaxPrefixes: 64, Filters: control},
+		control: control,
 		tunnel:  newTUN(t, "warren0"),
 		capture: listen(t, "wire", unix.ETH_P_ALL),
 	}
@@ -227,7 +230,7 @@ func TestTaggedPacketsReachTheTunnelPlain(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				if test.aside {
-					pushTag(t)
+					n.pushTag(t)
 				}
 				if err := sender.send(test.frame, 0); err != nil {
 					t.Fatal(err)
@@ -245,17 +248,19 @@ func TestTaggedPacketsReachTheTunnelPlain(t *testing.T) {
 
 // pushTag attaches a program in front of Warren's that gives every packet a VLAN tag beside its frame,
 // as a VLAN device on eth0 does.
-func pushTag(t *testing.T) {
+func (n *node) pushTag(t *testing.T) {
 	t.Helper()
-	if !haveTCX() {
-		t.Skip("needs TCX, to come before Warren")
-	}
 	program := newProgram(t, asm.Instructions{
 		asm.Mov.Imm(asm.R2, 0x0081), // network byte order
 		asm.Mov.Imm(asm.R3, 42),
 		asm.FnSkbVlanPush.Call(),
 	})
-	attachOther(t, "eth0", program, ebpf.AttachTCXEgress, link.Head())
+	if n.AttachMode() == TCX {
+		attachOther(t, "eth0", program, ebpf.AttachTCXEgress, link.Head())
+		return
+	}
+	n.control.attachEgress(t, "eth0", program)
+	t.Cleanup(func() { n.control.detachEgress(t, "eth0") })
 }
 
 // newProgram loads a program that does what it is told and lets packets go on, from the label "pass".
@@ -333,8 +338,7 @@ func TestTruncatedFramesAreDropped(t *testing.T) {
 
 // TestHeaderOutsideLinearPart: WireGuard refuses a packet whose IP header it would have to look for.
 func TestHeaderOutsideLinearPart(t *testing.T) {
-	needTCX(t) // to look at what warren0 gets
-	n := newNode(t, TCX)
+	n := newNode(t, Clsact)
 	ip(t, "link set eth0 mtu 9000")
 	dropUnlessLinear := newProgram(t, asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, 76, asm.Word), // __sk_buff.data
@@ -344,7 +348,7 @@ func TestHeaderOutsideLinearPart(t *testing.T) {
 		asm.Mov.Imm(asm.R0, actShot),
 		asm.Return(),
 	})
-	attachOther(t, "warren0", dropUnlessLinear, ebpf.AttachTCXEgress, link.Tail())
+	n.control.attachEgress(t, "warren0", dropUnlessLinear)
 	sender := listen(t, "eth0", 0)
 	if err := unix.SetsockoptInt(sender.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		t.Fatal(err)
