@@ -2,11 +2,11 @@
 # Runs the tests on kernels that have WireGuard, in virtual machines without KVM.
 #
 #   scripts/test-vm.sh                          the drivers, then whole clusters, on every kernel
-#   scripts/test-vm.sh -run Lab ./test/vm       other arguments for go test
+#   scripts/test-vm.sh -run Overlay ./test/vm   other arguments for go test
 #   KERNELS="linux-image-cloud-amd64" scripts/test-vm.sh    only that kernel
 #
 # The kernels are Debian's packages: downloaded and unpacked into .cache/vm, never installed. A test
-# that is skipped fails unless test/vm/skips.txt names it.
+# that is skipped fails unless the kernel's list in test/vm/skips names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,12 +61,20 @@ go build -o "$tools/guest" ./test/vm/guest
 go build -o "$tools/testreport" ./scripts/testreport
 go build -trimpath -buildvcs=false -o "$tools/warren" ./cmd/warren
 
+# test_on FOLDER ARGUMENTS... runs go test on the kernel in the folder.
+test_on() {
+	local folder=$1 series run
+	shift
+	series=$(basename "$folder" | sed -E 's/^linux-image-([0-9]+\.[0-9]+).*/\1/')
+	run="$tools/runner -timeout 9m -kernel $folder -init $tools/guest -tool $tools/warren -tool ip -tool bridge -tool tc -tool ping"
+	go test -json -count=1 -p 2 -timeout 8m -exec "$run" "$@" |
+		"$tools/testreport" -strict -skips "test/vm/skips/$series.txt"
+}
+
 failed=0
 for kernel in "${kernels[@]}"; do
 	folder=$(fetch "$kernel")
 	echo "== $(basename "$folder")"
-	run="$tools/runner -timeout 9m -kernel $folder -init $tools/guest -tool $tools/warren -tool ip -tool bridge -tool tc -tool ping"
-	go test -json -count=1 -p 1 -timeout 8m -exec "$run" "${arguments[@]}" |
-		"$tools/testreport" -strict -skips test/vm/skips.txt || failed=1
+	test_on "$folder" "${arguments[@]}" || failed=1
 done
 exit $failed
