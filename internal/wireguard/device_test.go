@@ -269,7 +269,7 @@ func TestSecrets(t *testing.T) {
 	var text strings.Builder
 	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	namespace := wgtest.NewNamespace(t)
-	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{Executable: wgtest.VerboseExecutable(t)})
 	tunnel.Ensure(t)
 	device := namespace.Open(t, tunnel.Device, log)
 	key := wgtest.NewKey(t)
@@ -290,7 +290,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("the private key is in what was printed:\n%s", text.String())
 		}
 	}
-	for _, proof := range []string{actual.PublicKey.String(), "invalid UAPI operation: private_key=(hidden)"} {
+	for _, proof := range []string{actual.PublicKey.String(), "UAPI: Updating private key", "invalid UAPI operation: private_key=(hidden)"} {
 		if !strings.Contains(text.String(), proof) {
 			t.Errorf("the check is void without %q:\n%s", proof, text.String())
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // Main is the TestMain of packages whose tests start tunnel processes: their test binary is its own
-// `warren tunnel`. The tunnel logs everything it can, for tests that look for secrets.
+// `warren tunnel`.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "tunnel" {
 		if err := runTunnel(os.Args[2:]); err != nil {
@@ -25,6 +25,23 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// verbose is the name of a link to the test binary by which the tunnel logs everything it can.
+const verbose = "verbose"
+
+// VerboseExecutable is for TunnelOptions of tests that look for what must not be logged.
+func VerboseExecutable(t testing.TB) string {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), verbose)
+	if err := os.Symlink(executable, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
 func runTunnel(args []string) error {
 	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
 	device := flags.String("device", "", "")
@@ -32,7 +49,11 @@ func runTunnel(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	level := slog.LevelInfo
+	if filepath.Base(os.Args[0]) == verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	return userspace.Run(context.Background(), userspace.Options{Device: *device, MTU: *mtu, Logger: log})
 }
 
