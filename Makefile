@@ -37,9 +37,11 @@ check: ## gofmt, vet, staticcheck, clang-format, shellcheck, generated code
 .PHONY: test
 test: ## the checks and every test that can run on this machine
 	@scripts/deps.sh check test
-	@scripts/check.sh
 	@$(MAKE) --no-print-directory build
-	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh
+	@failed=0; \
+	scripts/check.sh || failed=1; \
+	WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh || failed=1; \
+	exit $$failed
 
 .PHONY: test-race
 test-race: ## the packages' tests under the race detector
