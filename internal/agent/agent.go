@@ -282,7 +282,7 @@ func (a *agent) sync() {
 		a.synced = true
 		a.memory.stale = true
 		a.pending.All = true // what was kept until now may go
-		a.Log.Info("discovery is synced", "peers", len(a.world.Admission().Peers))
+		a.Log.Info("discovery is synced")
 	}
 }
 
@@ -294,9 +294,11 @@ func (a *agent) apply(changes ...plan.Change) {
 	before := a.world.Admission().Peers
 	a.world.Apply(changes...)
 	a.pending.Add(a.world.Changed())
-	a.memory.stale = a.memory.stale || !slices.EqualFunc(before, a.world.Admission().Peers, plan.SameContent)
+	a.memory.stale = a.memory.stale || !slices.EqualFunc(before, a.world.Admission().Peers, sayTheSame)
 	a.problems.set("admission", refusals(a.world), time.Now(), a.Log)
 }
+
+func sayTheSame(a, b *plan.Record) bool { return plan.SameContent(&a.Node, &b.Node) }
 
 // configuredFacts is what the configuration states, as one resource.
 func configuredFacts(facts []config.Fact) plan.Change {

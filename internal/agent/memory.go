@@ -62,7 +62,10 @@ func (a *agent) saveMemory(context.Context) error {
 		return nil
 	}
 	var found []api.Problem
-	now := snapshot.Snapshot{Peers: a.world.Admission().Peers, APIServers: a.memory.apiServers}
+	now := snapshot.Snapshot{APIServers: a.memory.apiServers}
+	for _, record := range a.world.Admission().Peers {
+		now.Peers = append(now.Peers, record.Node)
+	}
 	if err := snapshot.Save(a.snapshotPath(), now); err != nil {
 		found = []api.Problem{{Where: a.snapshotPath(), Message: err.Error(), Remedy: "make room in the state directory, or make it writable"}}
 	}

@@ -106,7 +106,7 @@ func (a *agent) selfNode(addrs []netip.Addr) cluster.Node {
 		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Version: a.Version, Issued: self.Issued,
 		Keys: []cluster.Key{{Public: a.key.Public(), Epoch: 1, Port: a.Config.Port}},
 	}
-	if !plan.SameContent(self, next) {
+	if !plan.SameContent(&self, &next) {
 		next.Issued = time.Now().UTC().Truncate(time.Second)
 	}
 	return next

@@ -20,16 +20,16 @@ type Refusal struct {
 type Admission struct {
 	// Peers are the admitted records in ID order. A node whose present record is refused is
 	// here with its last admitted one: a bad record never removes a peer.
-	Peers []cluster.Node
+	Peers []*Record
 	// Refused are the present records that were not admitted, in ID order.
 	Refused []Refusal
 	// Unreachable are records without any admitted version: their addresses are known to be
 	// machines of the cluster, but nothing can be encrypted to them.
-	Unreachable []cluster.Node
+	Unreachable []*Record
 }
 
 // Record is a node's record with the problems of its content, found once, since there can be many
-// records with many prefixes and Admit looks at all of them.
+// records with many prefixes and Admit looks at all of them. It never changes.
 type Record struct {
 	cluster.Node
 	// Invalid is what Validate found; nil for a good record.
@@ -37,7 +37,7 @@ type Record struct {
 }
 
 // NewRecord validates the content of a record.
-func NewRecord(node cluster.Node) Record { return Record{node, node.Validate()} }
+func NewRecord(node cluster.Node) *Record { return &Record{node, node.Validate()} }
 
 // Admit decides which of the present records become peers of self. A record is refused when it is
 // not valid, when it carries self's name with another key, or a key that self or another node
@@ -45,24 +45,24 @@ func NewRecord(node cluster.Node) Record { return Record{node, node.Validate()} 
 //
 // Of several nodes with one key the one in before (the peers of the last Admission) keeps it; among
 // newcomers the older record has it, then the smaller ID. The result depends on nothing else.
-func Admit(self cluster.Node, records, before []Record) Admission {
+func Admit(self cluster.Node, records, before []*Record) Admission {
 	judge := newJudge(self, records, before)
 	var admission Admission
 	for _, record := range sortedByID(records) {
-		if record.ID == self.ID && sameKeys(record.Node, self) {
+		if record.ID == self.ID && sameKeys(&record.Node, &self) {
 			continue
 		}
 		refusal := judge.refuse(record)
 		if refusal == nil {
-			admission.Peers = append(admission.Peers, record.Node)
+			admission.Peers = append(admission.Peers, record)
 			continue
 		}
 		refusal.Node = record.ID
 		admission.Refused = append(admission.Refused, *refusal)
 		if last, ok := judge.before[record.ID]; ok && judge.refuse(last) == nil {
-			admission.Peers = append(admission.Peers, last.Node)
+			admission.Peers = append(admission.Peers, last)
 		} else if record.ID != self.ID {
-			admission.Unreachable = append(admission.Unreachable, record.Node)
+			admission.Unreachable = append(admission.Unreachable, record)
 		}
 	}
 	return admission
@@ -70,34 +70,38 @@ func Admit(self cluster.Node, records, before []Record) Admission {
 
 type judge struct {
 	self   cluster.Node
-	before map[cluster.NodeID]Record
+	before map[cluster.NodeID]*Record
 	owners map[cluster.PublicKey]cluster.NodeID
 }
 
-func newJudge(self cluster.Node, records, before []Record) *judge {
-	j := &judge{self: self, before: map[cluster.NodeID]Record{}, owners: map[cluster.PublicKey]cluster.NodeID{}}
-	present := map[cluster.NodeID]bool{}
+func newJudge(self cluster.Node, records, before []*Record) *judge {
+	j := &judge{
+		self:   self,
+		before: make(map[cluster.NodeID]*Record, len(before)),
+		owners: make(map[cluster.PublicKey]cluster.NodeID, len(records)),
+	}
+	present := make(map[cluster.NodeID]bool, len(records))
 	for _, record := range records {
 		present[record.ID] = true
 	}
 	for _, node := range sortedByID(before) {
 		if present[node.ID] {
 			j.before[node.ID] = node
-			j.claim(node.Node)
+			j.claim(&node.Node)
 		}
 	}
 	newcomers := sortedByID(records)
-	slices.SortStableFunc(newcomers, func(a, b Record) int { return a.Issued.Compare(b.Issued) })
+	slices.SortStableFunc(newcomers, func(a, b *Record) int { return a.Issued.Compare(b.Issued) })
 	for _, record := range newcomers {
 		if record.Invalid == nil {
-			j.claim(record.Node)
+			j.claim(&record.Node)
 		}
 	}
 	return j
 }
 
 // claim gives the node those of its keys that nobody has yet.
-func (j *judge) claim(node cluster.Node) {
+func (j *judge) claim(node *cluster.Node) {
 	for _, key := range node.Keys {
 		if _, taken := j.owners[key.Public]; !taken {
 			j.owners[key.Public] = node.ID
@@ -106,7 +110,7 @@ func (j *judge) claim(node cluster.Node) {
 }
 
 // refuse returns why the record cannot be a peer, or nil.
-func (j *judge) refuse(record Record) *Refusal {
+func (j *judge) refuse(record *Record) *Refusal {
 	if record.Invalid != nil {
 		return &Refusal{Problem: record.Invalid.Error(), Remedy: "correct the record of " + record.ID.Name}
 	}
@@ -117,7 +121,7 @@ func (j *judge) refuse(record Record) *Refusal {
 		}
 	}
 	for _, key := range record.Keys {
-		if hasKey(j.self, key.Public) {
+		if hasKey(&j.self, key.Public) {
 			return &Refusal{
 				Problem: fmt.Sprintf("its key %s… is this node's own key", key.Public.Short()),
 				Remedy:  "remove its private.key, so that it makes one of its own, and restart its agent",
@@ -130,7 +134,7 @@ func (j *judge) refuse(record Record) *Refusal {
 			}
 		}
 	}
-	if _, ok := EndpointOf(j.self, record.Node); !ok {
+	if _, ok := EndpointOf(&j.self, &record.Node); !ok {
 		return &Refusal{
 			Problem: "it has no address of a family that this node has, other than this node's own",
 			Remedy:  "give one of the two nodes an address of the other's family (addresses: in its configuration)",
@@ -141,7 +145,7 @@ func (j *judge) refuse(record Record) *Refusal {
 
 // EndpointOf returns the address at which self reaches the tunnel of the node: its first one of a
 // family that self has and that is not self's own.
-func EndpointOf(self, node cluster.Node) (netip.Addr, bool) {
+func EndpointOf(self, node *cluster.Node) (netip.Addr, bool) {
 	for _, addr := range node.Addresses {
 		sameFamily := func(own netip.Addr) bool { return own.Is4() == addr.Is4() }
 		if slices.ContainsFunc(self.Addresses, sameFamily) && !slices.Contains(self.Addresses, addr) {
@@ -151,17 +155,17 @@ func EndpointOf(self, node cluster.Node) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func sortedByID(records []Record) []Record {
+func sortedByID(records []*Record) []*Record {
 	// Issued breaks ties between two records of one ID, so that order of arrival never does.
-	return slices.SortedFunc(slices.Values(records), func(a, b Record) int {
+	return slices.SortedFunc(slices.Values(records), func(a, b *Record) int {
 		return cmp.Or(a.ID.Compare(b.ID), a.Issued.Compare(b.Issued))
 	})
 }
 
-func sameKeys(a, b cluster.Node) bool {
+func sameKeys(a, b *cluster.Node) bool {
 	return slices.EqualFunc(a.Keys, b.Keys, func(x, y cluster.Key) bool { return x.Public == y.Public })
 }
 
-func hasKey(node cluster.Node, key cluster.PublicKey) bool {
+func hasKey(node *cluster.Node, key cluster.PublicKey) bool {
 	return slices.ContainsFunc(node.Keys, func(k cluster.Key) bool { return k.Public == key })
 }

@@ -90,7 +90,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Admit(self, recordsOf(test.records), recordsOf(test.before))
-			if diff := cmp.Diff(test.peers, got.Peers, cmp.Comparer(equalNodes)); diff != "" {
+			if diff := cmp.Diff(recordsOf(test.peers), got.Peers, cmp.Comparer(func(a, b *Record) bool { return equalNodes(&a.Node, &b.Node) })); diff != "" {
 				t.Errorf("peers (-want +got):\n%s", diff)
 			}
 			var unreachable []string
@@ -115,8 +115,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func recordsOf(nodes []cluster.Node) []Record {
-	var records []Record
+func recordsOf(nodes []cluster.Node) []*Record {
+	var records []*Record
 	for _, n := range nodes {
 		records = append(records, NewRecord(n))
 	}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
-	"slices"
 
 	"warren/internal/cluster"
 	"warren/internal/ipcache"
@@ -47,26 +46,33 @@ type Routes struct {
 }
 
 // NewRoutes derives the routes to the admitted peers as seen from self.
-func NewRoutes(self cluster.Node, peers []cluster.Node, underlay map[netip.Addr]uint32) Routes {
-	routes := Routes{Peers: map[cluster.PublicKey]Peer{}, ByPair: map[cluster.Pair]cluster.PublicKey{}, Underlay: underlay}
-	for _, node := range weakestFirst(peers) {
+func NewRoutes(self *cluster.Node, peers []*Record, underlay map[netip.Addr]uint32) Routes {
+	routes := Routes{
+		Peers:    make(map[cluster.PublicKey]Peer, len(peers)),
+		ByPair:   make(map[cluster.Pair]cluster.PublicKey, len(peers)),
+		Underlay: underlay,
+	}
+	owners := make(map[cluster.Pair]*cluster.Node, len(peers))
+	for _, record := range peers {
+		node := &record.Node
 		endpoint, reachable := EndpointOf(self, node)
 		key, hasKey := node.CurrentKey()
 		if !reachable || !hasKey {
 			continue
 		}
 		routes.Peers[key.Public] = Peer{Key: key.Public, Node: node.ID, Endpoint: netip.AddrPortFrom(endpoint, key.Port)}
-		routes.ByPair[cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(key.Epoch)}] = key.Public
+		pair := cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(key.Epoch)}
+		if owner, taken := owners[pair]; !taken || stronger(node, owner) {
+			owners[pair], routes.ByPair[pair] = node, key.Public
+		}
 	}
 	return routes
 }
 
-// weakestFirst orders nodes so that of two with one address, such as a machine and its replacement,
-// the one comes last that owns the address in the IPCache.
-func weakestFirst(nodes []cluster.Node) []cluster.Node {
-	return slices.SortedFunc(slices.Values(nodes), func(a, b cluster.Node) int {
-		return cmp.Or(cmp.Compare(issued(a), issued(b)), cmp.Compare(Resource(b.ID), Resource(a.ID)))
-	})
+// stronger reports which of two nodes with one address, such as a machine and its replacement, owns the
+// address in the IPCache.
+func stronger(a, b *cluster.Node) bool {
+	return cmp.Or(cmp.Compare(issued(b), issued(a)), cmp.Compare(Resource(a.ID), Resource(b.ID))) < 0
 }
 
 // Entry returns what the datapath has to know of an IPCache entry.

@@ -17,7 +17,7 @@ const (
 func Resource(id cluster.NodeID) string { return "node/" + id.String() }
 
 // LocalFacts is what this node knows about itself: its addresses are the host's, its prefixes are local.
-func LocalFacts(self cluster.Node) []cluster.Fact {
+func LocalFacts(self *cluster.Node) []cluster.Fact {
 	return facts(self, cluster.SourceLocal, func(prefix netip.Prefix, node bool) cluster.Info {
 		info := cluster.Info{Owner: self.ID, Flags: cluster.FlagLocal}
 		if node {
@@ -30,7 +30,7 @@ func LocalFacts(self cluster.Node) []cluster.Fact {
 
 // PeerFacts is what an admitted record says: all its addresses and prefixes are reached through the
 // tunnel endpoint of the node, with the node's current key.
-func PeerFacts(self, peer cluster.Node, source cluster.Source) []cluster.Fact {
+func PeerFacts(self, peer *cluster.Node, source cluster.Source) []cluster.Fact {
 	endpoint, reachable := EndpointOf(self, peer)
 	key, hasKey := peer.CurrentKey()
 	if !reachable || !hasKey {
@@ -47,7 +47,7 @@ func PeerFacts(self, peer cluster.Node, source cluster.Source) []cluster.Fact {
 // UnreachableFacts is what is left of a record that was refused: that these are addresses of the
 // cluster. Without a pair nothing is encrypted to them, and the datapath counts what goes there in
 // clear, or drops it. They claim no owner, so that they take nothing from an admitted node.
-func UnreachableFacts(node cluster.Node, source cluster.Source) []cluster.Fact {
+func UnreachableFacts(node *cluster.Node, source cluster.Source) []cluster.Fact {
 	list := facts(node, source, func(_ netip.Prefix, node bool) cluster.Info { return remoteInfo(node) })
 	for i := range list {
 		list[i].Issued = 0
@@ -62,7 +62,7 @@ func remoteInfo(node bool) cluster.Info {
 	return cluster.Info{}
 }
 
-func facts(node cluster.Node, source cluster.Source, info func(prefix netip.Prefix, node bool) cluster.Info) []cluster.Fact {
+func facts(node *cluster.Node, source cluster.Source, info func(prefix netip.Prefix, node bool) cluster.Info) []cluster.Fact {
 	var list []cluster.Fact
 	add := func(prefix netip.Prefix, isNode bool) {
 		list = append(list, cluster.Fact{
@@ -86,7 +86,7 @@ func facts(node cluster.Node, source cluster.Source, info func(prefix netip.Pref
 	return list
 }
 
-func issued(node cluster.Node) int64 {
+func issued(node *cluster.Node) int64 {
 	if node.Issued.IsZero() {
 		return 0
 	}

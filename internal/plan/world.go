@@ -20,9 +20,9 @@ type World struct {
 
 	source  cluster.Source
 	self    cluster.Node
-	records map[cluster.NodeID]Record
+	records map[cluster.NodeID]*Record
 	// remembered are the records of an earlier run that no present one has replaced.
-	remembered map[cluster.NodeID]Record
+	remembered map[cluster.NodeID]*Record
 	admission  Admission
 	voices     map[cluster.NodeID]voice // what the cache holds of records
 	underlay   map[netip.Addr]uint32
@@ -34,8 +34,8 @@ type World struct {
 // NewWorld returns a world whose records come from a source of that rank.
 func NewWorld(source cluster.Source) *World {
 	return &World{
-		source: source, records: map[cluster.NodeID]Record{}, remembered: map[cluster.NodeID]Record{},
-		cache: ipcache.New(), routes: NewRoutes(cluster.Node{}, nil, nil),
+		source: source, records: map[cluster.NodeID]*Record{}, remembered: map[cluster.NodeID]*Record{},
+		cache: ipcache.New(), routes: NewRoutes(&cluster.Node{}, nil, nil),
 	}
 }
 
@@ -115,9 +115,9 @@ func (w *World) Apply(changes ...Change) {
 	for _, change := range changes {
 		w.take(change)
 	}
-	selfChanged := !equalNodes(before, w.self)
+	selfChanged := !equalNodes(&before, &w.self)
 	if selfChanged {
-		w.note(w.cache.Replace(cluster.SourceLocal, Resource(w.self.ID), LocalFacts(w.self)))
+		w.note(w.cache.Replace(cluster.SourceLocal, Resource(w.self.ID), LocalFacts(&w.self)))
 	}
 	w.admit(selfChanged)
 }
@@ -155,7 +155,7 @@ func (w *World) admit(selfChanged bool) {
 	}
 	memories := slices.Collect(maps.Values(w.remembered))
 	records := slices.Concat(slices.Collect(maps.Values(w.records)), memories)
-	w.admission = Admit(w.self, records, slices.Concat(admitted(w.admission), memories))
+	w.admission = Admit(w.self, records, slices.Concat(w.admission.Peers, memories))
 	next := w.nextVoices()
 	for id, now := range next {
 		if before, spoke := w.voices[id]; !spoke || selfChanged || !before.equal(now) {
@@ -172,18 +172,9 @@ func (w *World) admit(selfChanged bool) {
 	w.reroute()
 }
 
-// admitted are the peers of an admission; they were good then.
-func admitted(a Admission) []Record {
-	records := make([]Record, len(a.Peers))
-	for i, node := range a.Peers {
-		records[i].Node = node
-	}
-	return records
-}
-
 // voice is a record that speaks: how strongly, and whether as a peer.
 type voice struct {
-	node   cluster.Node
+	node   *cluster.Node
 	peer   bool
 	source cluster.Source
 }
@@ -193,14 +184,14 @@ func (v voice) equal(other voice) bool {
 }
 
 func (w *World) nextVoices() map[cluster.NodeID]voice {
-	all := map[cluster.NodeID]voice{}
-	speak := func(nodes []cluster.Node, peer bool) {
-		for _, node := range nodes {
+	all := make(map[cluster.NodeID]voice, len(w.voices))
+	speak := func(records []*Record, peer bool) {
+		for _, record := range records {
 			source := w.source
-			if _, remembered := w.remembered[node.ID]; remembered {
+			if _, remembered := w.remembered[record.ID]; remembered {
 				source = cluster.SourceRestored
 			}
-			all[node.ID] = voice{node, peer, source}
+			all[record.ID] = voice{&record.Node, peer, source}
 		}
 	}
 	speak(w.admission.Unreachable, false)
@@ -210,7 +201,7 @@ func (w *World) nextVoices() map[cluster.NodeID]voice {
 
 func (w *World) factsOf(v voice) []cluster.Fact {
 	if v.peer {
-		return PeerFacts(w.self, v.node, v.source)
+		return PeerFacts(&w.self, v.node, v.source)
 	}
 	return UnreachableFacts(v.node, v.source)
 }
@@ -219,7 +210,7 @@ func (w *World) factsOf(v voice) []cluster.Fact {
 // delta names, so everything is looked at.
 func (w *World) reroute() {
 	old := w.routes
-	w.routes = NewRoutes(w.self, w.admission.Peers, w.underlay)
+	w.routes = NewRoutes(&w.self, w.admission.Peers, w.underlay)
 	for pair, key := range w.routes.ByPair {
 		if before, ok := old.ByPair[pair]; !ok || before != key {
 			w.changed.All = w.changed.All || ok
@@ -302,21 +293,20 @@ func (w *World) Endpoint(key cluster.PublicKey, actual netip.AddrPort) netip.Add
 	if !ok || actual.Port() != want.Endpoint.Port() {
 		return actual
 	}
-	i, found := slices.BinarySearchFunc(w.admission.Peers, want.Node, func(n cluster.Node, id cluster.NodeID) int { return n.ID.Compare(id) })
+	i, found := slices.BinarySearchFunc(w.admission.Peers, want.Node, func(r *Record, id cluster.NodeID) int { return r.ID.Compare(id) })
 	if found && slices.Contains(w.admission.Peers[i].Addresses, actual.Addr()) {
 		return want.Endpoint
 	}
 	return actual
 }
 
-func equalNodes(a, b cluster.Node) bool {
-	return a.ID == b.ID && a.Issued.Equal(b.Issued) && a.Version == b.Version &&
-		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Prefixes, b.Prefixes) &&
-		slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Capabilities, b.Capabilities)
+func equalNodes(a, b *cluster.Node) bool {
+	return a == b || a.Issued.Equal(b.Issued) && SameContent(a, b)
 }
 
 // SameContent reports whether two records say the same, whenever they were issued.
-func SameContent(a, b cluster.Node) bool {
-	a.Issued = b.Issued
-	return equalNodes(a, b)
+func SameContent(a, b *cluster.Node) bool {
+	return a == b || a.ID == b.ID && a.Version == b.Version &&
+		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Prefixes, b.Prefixes) &&
+		slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Capabilities, b.Capabilities)
 }
