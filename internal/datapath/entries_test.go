@@ -232,7 +232,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			test.options.Dir = bpffs(t)
+			test.options.Dir, test.options.Filters = bpffs(t), newTrafficControl(t)
 			first := open(t, Options{Dir: test.options.Dir, MaxAddresses: 64, MaxPrefixes: 64})
 			apply(t, first, testEntries(), nil)
 			if test.prepare != nil {
@@ -281,7 +281,7 @@ func TestOpenResizes(t *testing.T) {
 func TestOpenNeedsBPFFileSystem(t *testing.T) {
 	needRoot(t)
 	for _, dir := range []string{filepath.Join(t.TempDir(), "not", "there"), "relative", ""} {
-		_, err := Open(Options{Dir: dir})
+		_, err := Open(Options{Dir: dir, Filters: newTrafficControl(t)})
 		if err == nil || !strings.Contains(err.Error(), "BPF file system") && !strings.Contains(err.Error(), "absolute") {
 			t.Errorf("folder %q: %v", dir, err)
 		}

@@ -594,8 +594,8 @@ func TestRestartsUnderTraffic(t *testing.T) {
 	})
 }
 
-// TestStaysLastUnderTraffic: programs of others come behind ours again and again.
-func TestStaysLastUnderTraffic(t *testing.T) {
+// TestTCXStaysLastUnderTraffic: programs of others come behind ours again and again.
+func TestTCXStaysLastUnderTraffic(t *testing.T) {
 	needTCX(t)
 	n := newNode(t, TCX)
 	f := startFlood(t, n)
