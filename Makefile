@@ -61,7 +61,9 @@ test-long: ## random tests with millions of packets and hundreds of thousands of
 .PHONY: bench
 bench: ## the benchmarks
 	@scripts/deps.sh bench
-	@go test -run '^$$' -bench . -benchmem ./...
+	@uname -srm; echo "$$(nproc) processors, load $$(cut -d' ' -f1-3 /proc/loadavg)"
+	@go test -count=1 -run '^TestScale$$' -v ./internal/ipcache | grep scale_test.go
+	@go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem ./... | grep -v 'no test files'
 
 .PHONY: generate
 generate: ## compile the eBPF programs and render the tables in docs/
