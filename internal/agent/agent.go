@@ -62,6 +62,7 @@ type agent struct {
 	failures  map[string]uint64
 	rounds    uint64
 	repairs   uint64
+	written   uint64 // operations carried out
 	questions chan func()
 	watchers  watchers
 }

@@ -232,6 +232,7 @@ func (a *agent) converge(context.Context) error {
 	if err := a.carryOut(ops); err != nil {
 		return err // the next round reads anew and looks at everything
 	}
+	a.written += uint64(ops.Len())
 	a.have.Apply(ops)
 	a.pending = plan.Scope{}
 	if ops.Len() > 0 {

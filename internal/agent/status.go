@@ -314,7 +314,7 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
 		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),
 		Problems: len(status.Problems), Pending: a.pendingOperations(), Underlays: len(status.Underlay), DeviceMTU: status.Device.MTU,
-		Maps: a.maps(), Failures: maps.Clone(a.failures), Rounds: a.rounds, Repairs: a.repairs,
+		Maps: a.maps(), Failures: maps.Clone(a.failures), Rounds: a.rounds, Repairs: a.repairs, Operations: a.written,
 	}
 	for _, u := range status.Underlay {
 		if u.Attach != "" {

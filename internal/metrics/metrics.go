@@ -38,6 +38,7 @@ type Snapshot struct {
 	Failures              map[string]uint64 // failed rounds by step since the start
 	Rounds                uint64            // rounds of reconciliation since the start
 	Repairs               uint64            // drift that was found and mended
+	Operations            uint64            // changes of peers, allowed IPs and entries since the start
 }
 
 // Map is one of the datapath's maps of addresses.
@@ -106,12 +107,13 @@ var (
 	peerPackets = describe("peer_datapath_packets_total", "Packets that left in clear or were dropped although they concern this node. Any growth needs an explanation.", "node", "program", "reason")
 	failures    = describe("failures_total", "Rounds in which a step failed and will be retried. Growth: `warren status` shows the error.", "step")
 	rounds      = describe("rounds_total", "Rounds of reconciliation.")
+	operations  = describe("operations_total", "Peers, allowed IPs and map entries written or removed since the agent started; 0 after a restart with nothing changed.")
 	repairs     = describe("repairs_total", "Drift that was found and mended. Growth: something else on this node changes what Warren set up.")
 )
 
 var descriptions = []*prometheus.Desc{
 	build, ready, synced, entries, refused, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
-	received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, repairs,
+	received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, operations, repairs,
 }
 
 var _ prometheus.Collector = collector{}
@@ -154,6 +156,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(attached, float64(s.Attached))
 	gauge(mtu, float64(s.DeviceMTU))
 	counter(rounds, s.Rounds)
+	counter(operations, s.Operations)
 	counter(repairs, s.Repairs)
 	for _, m := range s.Maps {
 		gauge(mapEntries, float64(m.Entries), m.Name)

@@ -130,6 +130,12 @@ func outlives(t *testing.T, c *testLab) {
 	}
 	c.mustVerify(allRows)
 	c.must("agent", "start", "n1", "n2", "n3")
+	for _, name := range []string{"n1", "n2", "n3"} {
+		scrape := c.mustExec(name, "curl", "-s", "http://127.0.0.1:9880/metrics")
+		if !strings.Contains(scrape, "\nwarren_operations_total 0\n") {
+			t.Errorf("the agent of %s has written to the kernel what was there already", name)
+		}
+	}
 	c.mustVerify(allRows)
 }
 
