@@ -15,7 +15,7 @@ packages_of() {
 	generate) echo clang-19 llvm-19 clang-format-19 libbpf-dev linux-libc-dev ;;
 	check) echo shellcheck && packages_of generate ;;
 	# A firewall that must not notice Warren, a second look at what is attached, kernel modules.
-	test) echo nftables bpftool xz-utils && packages_of demo ;;
+	test) echo nftables bpftool curl xz-utils && packages_of demo ;;
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
