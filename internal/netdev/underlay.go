@@ -44,7 +44,7 @@ func Underlays(links []Link, addrs []netip.Addr, patterns []string) ([]Link, err
 	var underlays []Link
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil {
-			problems = append(problems, fmt.Errorf("device pattern %q: %w", pattern, err))
+			problems = append(problems, fmt.Errorf("underlay: pattern %q: %w", pattern, err))
 		}
 	}
 	for _, link := range view.links {
@@ -52,7 +52,7 @@ func Underlays(links []Link, addrs []netip.Addr, patterns []string) ([]Link, err
 		named := slices.Contains(patterns, link.Name)
 		switch {
 		case named && why != "":
-			problems = append(problems, fmt.Errorf("device %s is not an underlay: it is %s", link.Name, why))
+			problems = append(problems, fmt.Errorf("underlay: %s cannot be one, it is %s", link.Name, why))
 		case why == "" && (named || carriesAny(link, addrs) || matchesAny(link.Name, patterns) && view.guessable(link)):
 			underlays = append(underlays, link)
 		}
@@ -65,7 +65,7 @@ func Underlays(links []Link, addrs []netip.Addr, patterns []string) ([]Link, err
 	}
 	if len(underlays) == 0 {
 		return nil, fmt.Errorf("no underlay device: no device that leads to other machines carries any of %v or matches %q; "+
-			"%s; set `addresses:` to what they carry, or name them under `devices:`", addrs, patterns, view.listCandidates())
+			"%s; set `addresses:` to what they carry, or name them under `underlay:`", addrs, patterns, view.listCandidates())
 	}
 	return underlays, nil
 }

@@ -21,11 +21,14 @@ type State struct {
 }
 
 // NewState returns an empty state.
-func NewState() State {
+func NewState() State { return newState(0, 0) }
+
+// newState has room for as many peers and prefixes, since maps that grow are copied again and again.
+func newState(peers, prefixes int) State {
 	return State{
-		Peers:      map[cluster.PublicKey]Peer{},
-		AllowedIPs: map[netip.Prefix]cluster.PublicKey{},
-		Entries:    map[netip.Prefix]Entry{},
+		Peers:      make(map[cluster.PublicKey]Peer, peers),
+		AllowedIPs: make(map[netip.Prefix]cluster.PublicKey, prefixes),
+		Entries:    make(map[netip.Prefix]Entry, prefixes),
 	}
 }
 
@@ -98,9 +101,9 @@ func (r Routes) Peer(entry ipcache.Entry) (key cluster.PublicKey, ok bool) {
 	return key, ok
 }
 
-// Build returns the state that the entries call for.
-func Build(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry]) State {
-	want := NewState()
+// Build returns the state that the entries, about so many, call for.
+func Build(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
+	want := newState(len(routes.Peers), size)
 	maps.Copy(want.Peers, routes.Peers)
 	for prefix, entry := range entries {
 		want.Entries[prefix] = routes.Entry(entry)

@@ -248,7 +248,7 @@ func (w *World) Changed() Scope {
 // Want returns the state that this node must have, as far as it is in scope.
 func (w *World) Want(scope Scope) State {
 	if scope.All {
-		return Build(w.routes, w.cache.All())
+		return Build(w.routes, w.cache.All(), w.cache.Len())
 	}
 	want := Build(Routes{ByPair: w.routes.ByPair, Underlay: w.routes.Underlay}, func(yield func(netip.Prefix, ipcache.Entry) bool) {
 		for prefix := range scope.Prefixes {
@@ -256,7 +256,7 @@ func (w *World) Want(scope Scope) State {
 				return
 			}
 		}
-	})
+	}, len(scope.Prefixes))
 	for key := range scope.Peers {
 		if peer, ok := w.routes.Peers[key]; ok {
 			want.Peers[key] = peer
