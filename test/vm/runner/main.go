@@ -95,21 +95,24 @@ func run(ctx context.Context, o options) (int, error) {
 		return 0, err
 	}
 	m := machine{kernel: kernel.image, initramfs: initramfs, memory: o.memory, timeout: o.timeout, dir: dir}
-	result, err := attempt(func() (outcome, error) { return m.run(ctx) })
+	result, err := attempt(func() (outcome, error) { return m.run(ctx) }, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
 	return report(result, os.Stdout, os.Stderr)
 }
 
-// attempt runs a machine again when its guest died, and returns what became of it in the end.
-func attempt(run func() (outcome, error)) (result outcome, err error) {
-	for range attempts {
-		if result, err = run(); err != nil || result.end != died {
-			break
+// attempt runs a machine again when its guest died, and returns what became of it in the end. A death
+// is shown even if the next attempt is good: it may be the kernel's, and no emulation's.
+func attempt(run func() (outcome, error), stderr io.Writer) (outcome, error) {
+	for left := attempts - 1; ; left-- {
+		result, err := run()
+		if err != nil || result.end != died || left == 0 {
+			return result, err
 		}
+		showConsole(result, stderr)
+		fmt.Fprintf(stderr, "runner: %s; once more\n", result.end)
 	}
-	return result, err
 }
 
 // report passes on what the program wrote and its code. Unless all is well, the messages of the
@@ -119,10 +122,14 @@ func report(result outcome, stdout, stderr io.Writer) (int, error) {
 		return 0, fmt.Errorf("pass on what the program wrote: %w", err)
 	}
 	if result.end != ended || result.code != 0 {
-		fmt.Fprintf(stderr, "--- console of the guest\n%s--- end of the console\n", result.console)
+		showConsole(result, stderr)
 	}
 	if result.end != ended {
 		return 0, errors.New(string(result.end))
 	}
 	return result.code, nil
+}
+
+func showConsole(result outcome, stderr io.Writer) {
+	fmt.Fprintf(stderr, "--- console of the guest\n%s--- end of the console\n", result.console)
 }

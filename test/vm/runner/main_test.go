@@ -26,12 +26,16 @@ func TestAttempt(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			used := 0
+			var stderr bytes.Buffer
 			got, err := attempt(func() (outcome, error) {
 				used++
 				return test.runs[used-1], test.err
-			})
+			}, &stderr)
 			if got.end != test.want.end || got.code != test.want.code || !errors.Is(err, test.err) || used != test.used {
 				t.Errorf("%+v, %v after %d runs, want %+v, %v after %d", got, err, used, test.want, test.err, test.used)
+			}
+			if said := strings.Contains(stderr.String(), "once more"); said != (used > 1) {
+				t.Errorf("%d runs, and what was said of it: %q", used, stderr.String())
 			}
 		})
 	}
