@@ -583,7 +583,7 @@ func TestRestartsUnderTraffic(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)
 		f := startFlood(t, n)
-		for round := range 6 {
+		for round := range 4 {
 			if err := n.Close(); err != nil {
 				t.Fatal(err)
 			}
