@@ -14,8 +14,9 @@ packages_of() {
 	# The eBPF objects are compared with what exactly this clang makes of the source.
 	generate) echo clang-19 llvm-19 clang-format-19 libbpf-dev linux-libc-dev ;;
 	check) echo shellcheck && packages_of generate ;;
-	# A firewall that must not notice Warren, a second look at what is attached, kernel modules.
-	test) echo nftables bpftool curl xz-utils && packages_of demo ;;
+	# A firewall that must not notice Warren (netbase has the names of protocols), a second look at
+	# what is attached, a scrape, kernel modules.
+	test) echo nftables netbase bpftool curl xz-utils && packages_of demo ;;
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
