@@ -216,18 +216,23 @@ func removeAllBut(from attacher, want map[hook]bool) error {
 
 // writeUnderlays tells from_tunnel about devices before it may have to hand packets to them.
 func (d *Datapath) writeUnderlays(underlays []Underlay) error {
+	var problems []error
 	for _, underlay := range underlays {
-		value := underlayValue{}
-		if underlay.L3 {
-			value.L3 = 1
-		} else if copy(value.MAC[:], underlay.MAC) != len(value.MAC) {
-			return fmt.Errorf("underlay %s: hardware address %q is not an Ethernet address", underlay.Name, underlay.MAC)
-		}
-		if err := d.maps[mapUnderlays].Put(underlay.Index, value); err != nil {
-			return fmt.Errorf("write underlay %s to map %s: %w", underlay.Name, mapUnderlays, err)
+		if err := d.writeUnderlay(underlay); err != nil {
+			problems = append(problems, fmt.Errorf("write underlay %s to map %s: %w", underlay.Name, mapUnderlays, err))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
+}
+
+func (d *Datapath) writeUnderlay(underlay Underlay) error {
+	value := underlayValue{}
+	if underlay.L3 {
+		value.L3 = 1
+	} else if copy(value.MAC[:], underlay.MAC) != len(value.MAC) {
+		return fmt.Errorf("hardware address %q is not an Ethernet address", underlay.MAC)
+	}
+	return d.maps[mapUnderlays].Put(underlay.Index, value)
 }
 
 func (d *Datapath) forgetUnderlays(underlays []Underlay) error {
