@@ -9,12 +9,14 @@ import (
 
 // renderers make the parts of the pages that the code says first, by the name in the page.
 var renderers = map[string]func() string{
-	"config":  configuration,
-	"metrics": metricsTable,
-	"reasons": reasons,
+	"apiserver": apiServers,
+	"config":    configuration,
+	"metrics":   metricsTable,
+	"reasons":   reasons,
+	"record":    record,
 }
 
-func configuration() string { return "```yaml\n" + config.Example() + "```\n" }
+func configuration() string { return yaml([]byte(config.Example())) }
 
 func reasons() string {
 	var rows [][]string
