@@ -45,10 +45,16 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	code, err := run(ctx, options{
+	result, err := run(ctx, options{
 		kernelDir: *kernelDir, init: *guest, memory: *memory, timeout: *timeout, tools: tools, program: flag.Args(),
 	})
 	stop()
+	// Only now that the files of the run are gone: whoever read the output may be gone too, and then
+	// writing it ends this process (SIGPIPE).
+	code := 1
+	if err == nil {
+		code, err = report(result, os.Stdout, os.Stderr)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		code = 1
@@ -74,32 +80,28 @@ func (l *list) Set(value string) error {
 	return nil
 }
 
-// run returns the program's exit code.
-func run(ctx context.Context, o options) (int, error) {
+// run runs the program in a machine and leaves no file behind.
+func run(ctx context.Context, o options) (outcome, error) {
 	kernel, err := openKernel(o.kernelDir)
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
 	dir, err := os.MkdirTemp("", "warren-vm-")
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
 	defer os.RemoveAll(dir)
 	work, err := os.Getwd()
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
 	content := image{kernel: kernel, init: o.init, tools: o.tools, program: o.program, dir: work, env: environment()}
 	initramfs, err := content.writeFile(dir)
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
 	m := machine{kernel: kernel.image, initramfs: initramfs, memory: o.memory, timeout: o.timeout, dir: dir}
-	result, err := attempt(func() (outcome, error) { return m.run(ctx) }, os.Stderr)
-	if err != nil {
-		return 0, err
-	}
-	return report(result, os.Stdout, os.Stderr)
+	return attempt(func() (outcome, error) { return m.run(ctx) }, os.Stderr)
 }
 
 // attempt runs a machine again when its guest died, and returns what became of it in the end. A death
