@@ -402,7 +402,7 @@ func TestEveryReasonHasASituation(t *testing.T) {
 }
 
 func situations() []situation {
-	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations())
+	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), clampSituations())
 }
 
 // TestSituationsInModel needs no kernel.

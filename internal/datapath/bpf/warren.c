@@ -19,6 +19,7 @@
 #include "maps.h"
 #include "parse.h"
 #include "reason.h"
+#include "size.h"
 
 char __license[] SEC("license") = "Dual BSD/GPL";
 
@@ -132,6 +133,8 @@ int to_netdev(struct __sk_buff *skb)
 		ifindex = tunnel_ifindex;
 		if (!strip_to_ip(skb, &pkt))
 			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
+		else
+			clamp_mss(skb, link_header_len, &pkt);
 	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);
@@ -233,6 +236,8 @@ int from_tunnel(struct __sk_buff *skb)
 		underlay = choose_underlay(src, &ifindex);
 	}
 	result = decide_decrypted(underlay);
+	/* The peer's clamp is for its own tunnel, which may carry larger packets than this one. */
+	clamp_mss(skb, 0, &pkt);
 	if (result.action == ACTION_HAND_BACK && underlay && !dress(skb, &pkt, underlay))
 		result = verdict(ACTION_PASS, REASON_HELPER_FAILED);
 out:

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What makes packets fit into the tunnel. Nothing here decides whether a packet takes it.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "config.h"
+#include "parse.h"
+
+#define TCP_OPTION_END	0
+#define TCP_OPTION_NOP	1
+#define TCP_OPTION_MSS	2
+#define MAX_TCP_OPTIONS 40 /* bytes, and so many options at the most */
+
+struct mss_option {
+	__u8 kind;
+	__u8 len;
+	__be16 value;
+};
+
+/* The segment size that fits without IP and TCP options, which the sender takes off (RFC 6691). */
+static __always_inline __u16 largest_mss(const struct packet *pkt)
+{
+	return inner_mtu - sizeof(struct tcphdr) -
+	       (pkt->ethertype == ETH_P_IP ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+}
+
+/* Whether the packet shows a TCP header that may be changed, and where. */
+static __always_inline bool load_tcp(struct __sk_buff *skb, __u32 offset, const struct packet *pkt,
+				     struct tcphdr *tcp)
+{
+	return pkt->protocol == IPPROTO_TCP && pkt->l4_offset && !pkt->authenticated &&
+	       !bpf_skb_load_bytes(skb, offset, tcp, sizeof(*tcp)) && tcp->doff >= 5;
+}
+
+/* Write a smaller segment size into the option at that offset of the TCP header at tcp_offset. */
+static __always_inline void lower_mss(struct __sk_buff *skb, __u32 tcp_offset, __u32 option,
+				      __be16 old, __be16 new)
+{
+	__u32 value = tcp_offset + option + offsetof(struct mss_option, value);
+
+	if (bpf_skb_store_bytes(skb, value, &new, sizeof(new), 0))
+		return;
+	/* At an odd offset the two bytes belong to two words of the checksum. */
+	if (option % 2) {
+		old = __builtin_bswap16(old);
+		new = __builtin_bswap16(new);
+	}
+	/* Leaves a checksum that the device or the receiver has yet to fill in (CHECKSUM_PARTIAL).
+	 */
+	bpf_l4_csum_replace(skb, tcp_offset + offsetof(struct tcphdr, check), old, new,
+			    sizeof(new));
+}
+
+/*
+ * Lower the segment size that a SYN or SYN-ACK offers to what fits into the tunnel. A TCP that
+ * sends no such option, or one that is cut short, is left as it is.
+ */
+static __always_inline void clamp_mss(struct __sk_buff *skb, __u32 ip_offset,
+				      const struct packet *pkt)
+{
+	__u32 tcp_offset = ip_offset + pkt->l4_offset, at = sizeof(struct tcphdr), end;
+	struct mss_option option;
+	struct tcphdr tcp;
+	int i;
+
+	if (!inner_mtu || !load_tcp(skb, tcp_offset, pkt, &tcp) || !tcp.syn)
+		return;
+	end = tcp.doff * 4;
+	for (i = 0; i < MAX_TCP_OPTIONS && at + sizeof(option) <= end; i++) {
+		if (bpf_skb_load_bytes(skb, tcp_offset + at, &option, sizeof(option)) ||
+		    option.kind == TCP_OPTION_END)
+			return;
+		if (option.kind == TCP_OPTION_NOP) {
+			at++;
+			continue;
+		}
+		if (option.len < 2)
+			return;
+		if (option.kind == TCP_OPTION_MSS && option.len == sizeof(option) &&
+		    bpf_ntohs(option.value) > largest_mss(pkt))
+			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest_mss(pkt)));
+		at += option.len;
+	}
+}
