@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"slices"
+	"strings"
 
 	"warren/internal/datapath/model"
 )
@@ -40,8 +41,19 @@ func behind6(next uint8, tcp []byte, wrap func([]byte) []byte) []byte {
 	return ipv6{src: src, dst: dst, next: next}.wrap(wrap(summed(src, dst, tcp)))
 }
 
-// clampSituations: what becomes of the segment size that is offered through a tunnel of 1440 bytes.
-func clampSituations() []situation {
+// udpOf is a packet of that many bytes.
+func udpOf(size int) []byte {
+	return udpTo("10.244.1.5", "10.244.2.5", 1, 2, strings.Repeat("x", size-28))
+}
+
+func oversize(in Input) model.Result {
+	result := redirect(in)
+	result.Reason = model.ReasonOversize
+	return result
+}
+
+// sizeSituations: what becomes of the segment size that is offered, and of large packets, through a tunnel of 1440 bytes.
+func sizeSituations() []situation {
 	syn := func(size uint16) []byte { return segment(flagsSYN, linuxOptions(size)) }
 	odd := func(size uint16) []byte {
 		return segment(flagsSYN, slices.Concat([]byte{1}, mss(size), []byte{3, 3, 7}))
@@ -86,6 +98,16 @@ func clampSituations() []situation {
 		same("behind AH, whose sum covers it", behind6(51, syn(1440), header)),
 		same("UDP with the same bytes", ipv4{src: "10.0.0.1", dst: "10.0.0.2", protocol: protoUDP}.wrap(syn(1460))),
 		same("later fragment with the same bytes", ipv4{src: "10.0.0.1", dst: "10.0.0.2", protocol: protoTCP, fragment: 5}.wrap(syn(1460))),
+		egress("size: as large as the tunnel", v4(udpOf(1440)), redirect).when(innerMTU(1440)),
+		egress("size: one byte more", v4(udpOf(1441)), oversize).when(innerMTU(1440)),
+		egress("size: one byte more behind a tag", Input{Frame: tagged(typeIPv4, udpOf(1441), typeVLAN)}, func(in Input) model.Result {
+			result := oversize(in)
+			result.Frame = ethernet(typeIPv4, udpOf(1441))
+			return result
+		}).when(innerMTU(1440)),
+		egress("size: without link layer", raw(udpOf(1441)), oversize).when(innerMTU(1440)),
+		egress("size: without link layer, as large as the tunnel", raw(udpOf(1440)), redirect).when(innerMTU(1440)),
+		egress("size: nobody said what fits", v4(udpOf(1500)), redirect),
 		egress("segment size: nobody said what fits", v4(pod4(syn(1460))), redirect),
 		egress("segment size: without link layer", raw(pod4(syn(1460))), redirectedAs(pod4(syn(1400)))).when(innerMTU(1440)),
 		egress("segment size: behind VLAN tags", Input{Frame: tagged(typeIPv4, pod4(syn(1460)), typeQinQ, typeVLAN)},

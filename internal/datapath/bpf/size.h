@@ -9,11 +9,13 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/tcp.h>
+#include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "config.h"
 #include "parse.h"
+#include "reason.h"
 
 #define TCP_OPTION_END	0
 #define TCP_OPTION_NOP	1
@@ -90,4 +92,57 @@ static __always_inline void clamp_mss(struct __sk_buff *skb, __u32 ip_offset,
 			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest_mss(pkt)));
 		at += option.len;
 	}
+}
+
+#define MAX_ROOM   4095 /* what bpf_skb_adjust_room() moves at once */
+#define MAX_RECUTS 4
+
+/*
+ * Take excess bytes off the segments that the kernel will cut the packet into, without changing the
+ * packet: room behind the IP header makes the kernel lower gso_size by as much, and is taken away
+ * again with gso_size held. False: it is as it was, unless its length has changed.
+ */
+static __always_inline bool shrink_segments(struct __sk_buff *skb, __u32 excess)
+{
+	const __u64 flags = BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+	int i;
+
+	for (i = 0; i < MAX_RECUTS && excess; i++) {
+		__s32 room = excess < MAX_ROOM ? excess : MAX_ROOM;
+
+		if (bpf_skb_adjust_room(skb, room, BPF_ADJ_ROOM_NET, flags) ||
+		    bpf_skb_adjust_room(skb, -room, BPF_ADJ_ROOM_NET,
+					flags | BPF_F_ADJ_ROOM_FIXED_GSO))
+			return false;
+		excess -= room;
+	}
+	return excess == 0;
+}
+
+/*
+ * Make a packet that takes the tunnel fit, if that can be done without anybody noticing: a TCP
+ * packet that the kernel has not cut yet (GSO) is cut smaller. REASON_HELPER_FAILED: the packet is
+ * broken. A plain IP packet, behind link_header_len bytes.
+ */
+static __always_inline enum reason fit(struct __sk_buff *skb, const struct packet *pkt)
+{
+	__u32 before = skb->len, segment = skb->gso_size, headers = pkt->l4_offset;
+	struct tcphdr tcp;
+
+	if (!inner_mtu || before - link_header_len <= inner_mtu)
+		return REASON_REDIRECTED;
+	if (!segment)
+		return REASON_OVERSIZE;
+	if (!load_tcp(skb, link_header_len + pkt->l4_offset, pkt, &tcp)) {
+		headers += sizeof(struct udphdr);
+		return headers + segment > inner_mtu ? REASON_OVERSIZE : REASON_REDIRECTED;
+	}
+	headers += tcp.doff * 4;
+	if (headers + segment <= inner_mtu)
+		return REASON_REDIRECTED;
+	if (headers >= inner_mtu)
+		return REASON_OVERSIZE;
+	if (shrink_segments(skb, headers + segment - inner_mtu))
+		return REASON_RECUT;
+	return skb->len == before ? REASON_OVERSIZE : REASON_HELPER_FAILED;
 }

@@ -133,8 +133,12 @@ int to_netdev(struct __sk_buff *skb)
 		ifindex = tunnel_ifindex;
 		if (!strip_to_ip(skb, &pkt))
 			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
-		else
-			clamp_mss(skb, link_header_len, &pkt);
+	}
+	if (result.action == ACTION_TUNNEL) {
+		clamp_mss(skb, link_header_len, &pkt);
+		result.reason = fit(skb, &pkt);
+		if (result.reason == REASON_HELPER_FAILED)
+			result.action = ACTION_DROP;
 	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);

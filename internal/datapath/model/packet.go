@@ -23,6 +23,9 @@ type Meta struct {
 	L3 bool
 	// AsideTag says that the kernel keeps a VLAN tag beside the frame (hardware acceleration).
 	AsideTag bool
+	// SegmentSize is how many bytes of payload go into each packet that the kernel will cut this one
+	// into (GSO); 0 when it stays whole.
+	SegmentSize int
 	// Datagrams are the datagrams whose first fragment was WireGuard's own. ToNetdev adds to it. A nil
 	// map remembers nothing.
 	Datagrams map[Datagram]bool

@@ -7,6 +7,7 @@ import (
 )
 
 const (
+	udpLen         = 8
 	tcpLen         = 20
 	tcpChecksum    = 16 // offset
 	tcpSYN         = 0x02
@@ -75,4 +76,24 @@ func lowerMSS(tcp []byte, at int, size uint16) {
 	}
 	binary.BigEndian.PutUint16(tcp[tcpChecksum:], ^uint16(sum))
 	binary.BigEndian.PutUint16(tcp[at:], size)
+}
+
+// fit returns what becomes of the size of a packet that takes the tunnel. Smaller segments do not change the
+// frame, which the kernel cuts later.
+func (p Packet) fit(frame []byte, ipOffset, segment int, config Config) Reason {
+	limit := int(config.InnerMTU)
+	tcp := p.tcpHeader(frame, ipOffset)
+	switch {
+	case limit == 0, len(frame)-ipOffset <= limit:
+		return ReasonRedirected
+	case segment == 0:
+		return ReasonOversize
+	case tcp == nil && p.l4Offset+udpLen+segment > limit:
+		return ReasonOversize
+	case tcp == nil, p.l4Offset+len(tcp)+segment <= limit:
+		return ReasonRedirected
+	case p.l4Offset+len(tcp) >= limit:
+		return ReasonOversize
+	}
+	return ReasonRecut
 }
