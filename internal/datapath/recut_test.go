@@ -54,10 +54,12 @@ func inNamespace(t testing.TB, do func()) {
 func newPeer(t *testing.T, n *node, addresses ...string) (*peer, []net.Listener) {
 	t.Helper()
 	p := &peer{}
+	overlay(t, "eth0", 1, 2)
 	var servers []net.Listener
 	inNamespace(t, func() {
 		p.far = newTUN(t, "far")
 		ip(t, "addr add 10.0.0.2/24 dev far", "addr add fd00::2/64 dev far nodad")
+		overlay(t, "far", 2, 1)
 		for _, address := range addresses {
 			server, err := net.Listen("tcp", address)
 			if err != nil {
@@ -77,6 +79,13 @@ func newPeer(t *testing.T, n *node, addresses ...string) (*peer, []net.Listener)
 		}
 	})
 	return p, servers
+}
+
+// overlay makes one end of a VXLAN, which is gone when the device is.
+func overlay(t *testing.T, device string, self, other int) {
+	t.Helper()
+	ip(t, fmt.Sprintf("link add vx mtu 1450 type vxlan id 7 dstport 4789 local 10.0.0.%d remote 10.0.0.%d dev %s", self, other, device),
+		"link set vx addrgenmode none", fmt.Sprintf("addr add 10.9.0.%d/24 dev vx", self), "link set vx up")
 }
 
 // carry ends when one of the devices is closed.
@@ -110,7 +119,10 @@ func dialTCP(t *testing.T, to string, option func(fd int) error) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	t.Cleanup(func() {
+		_ = conn.(*net.TCPConn).SetLinger(0) // no retransmission into the next test's tunnel
+		_ = conn.Close()
+	})
 	return conn
 }
 
@@ -158,6 +170,7 @@ func TestRunningTCPIsCutSmaller(t *testing.T) {
 	}{
 		{name: "IPv4", to: "10.0.0.2:7", mtu: 1500},
 		{name: "IPv6", to: "[fd00::2]:7", mtu: 1500},
+		{name: "inside VXLAN", to: "10.9.0.2:7", mtu: 1500},
 		{name: "jumbo frames", to: "10.0.0.2:7", mtu: 9000},
 		{name: "IPv4 options", to: "10.0.0.2:7", mtu: 1500, option: func(fd int) error {
 			return unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, "\x01\x01\x01\x01\x01\x01\x01\x01")

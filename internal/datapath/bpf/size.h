@@ -120,28 +120,40 @@ static __always_inline bool shrink_segments(struct __sk_buff *skb, __u32 excess)
 }
 
 /*
- * Make a packet that takes the tunnel fit, if that can be done without anybody noticing: a TCP
- * packet that the kernel has not cut yet (GSO) is cut smaller. REASON_HELPER_FAILED: the packet is
- * broken. A plain IP packet, behind link_header_len bytes.
+ * The bytes in front of each segment of a GSO packet, from the IP header. Of TCP inside an overlay
+ * the kernel tells by the length on the wire, which has these headers once for each segment
+ * (qdisc_pkt_len_init). It counts VLAN tags that were in the payload as well.
+ */
+static __always_inline __u32 segment_headers(struct __sk_buff *skb, const struct packet *pkt)
+{
+	struct tcphdr tcp;
+
+	if (load_tcp(skb, link_header_len + pkt->l4_offset, pkt, &tcp))
+		return pkt->l4_offset + tcp.doff * 4;
+	if (skb->gso_segs > 1 && skb->wire_len > skb->len)
+		return (skb->wire_len - skb->len) / (skb->gso_segs - 1) - link_header_len;
+	return pkt->l4_offset + sizeof(struct udphdr);
+}
+
+/*
+ * Make a packet that takes the tunnel fit, if that can be done without anybody noticing: TCP that
+ * the kernel has not cut yet (GSO) is cut smaller, also inside an overlay. REASON_HELPER_FAILED:
+ * the packet is broken. It is plain IP behind link_header_len bytes.
  */
 static __always_inline enum reason fit(struct __sk_buff *skb, const struct packet *pkt)
 {
-	__u32 before = skb->len, segment = skb->gso_size, headers = pkt->l4_offset;
-	struct tcphdr tcp;
+	__u32 before = skb->len, segment = skb->gso_size, headers;
 
 	if (!inner_mtu || before - link_header_len <= inner_mtu)
 		return REASON_REDIRECTED;
 	if (!segment)
 		return REASON_OVERSIZE;
-	if (!load_tcp(skb, link_header_len + pkt->l4_offset, pkt, &tcp)) {
-		headers += sizeof(struct udphdr);
-		return headers + segment > inner_mtu ? REASON_OVERSIZE : REASON_REDIRECTED;
-	}
-	headers += tcp.doff * 4;
+	headers = segment_headers(skb, pkt);
 	if (headers + segment <= inner_mtu)
 		return REASON_REDIRECTED;
 	if (headers >= inner_mtu)
 		return REASON_OVERSIZE;
+	/* Refused by the kernel for what is not TCP: datagrams are not cut elsewhere. */
 	if (shrink_segments(skb, headers + segment - inner_mtu))
 		return REASON_RECUT;
 	return skb->len == before ? REASON_OVERSIZE : REASON_HELPER_FAILED;

@@ -23,12 +23,21 @@ type Meta struct {
 	L3 bool
 	// AsideTag says that the kernel keeps a VLAN tag beside the frame (hardware acceleration).
 	AsideTag bool
-	// SegmentSize is how many bytes of payload go into each packet that the kernel will cut this one
-	// into (GSO); 0 when it stays whole.
-	SegmentSize int
+	// Segments are what the kernel will cut the packet into (GSO); the zero value stays whole.
+	Segments Segments
 	// Datagrams are the datagrams whose first fragment was WireGuard's own. ToNetdev adds to it. A nil
 	// map remembers nothing.
 	Datagrams map[Datagram]bool
+}
+
+// Segments are the packets that a large one stands for until the device.
+type Segments struct {
+	// Size is the payload of each in bytes; 0: the packet is no such one.
+	Size int
+	// Headers are the bytes in front of it, from the IP header.
+	Headers int
+	// TCP, also inside an overlay, may be cut anywhere. Datagrams may not.
+	TCP bool
 }
 
 // Datagram is what the fragments of a datagram have in common.

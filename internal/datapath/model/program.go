@@ -52,7 +52,7 @@ func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
 	if result.Verdict == Tunnel {
 		result.Ifindex = config.TunnelIfindex
 		result.Frame = p.clampMSS(p.withoutTags(frame), p.plainOffset(), config)
-		result.Reason = p.fit(result.Frame, p.plainOffset(), meta.SegmentSize, config)
+		result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(config.InnerMTU))
 	}
 	return result
 }

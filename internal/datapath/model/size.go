@@ -7,7 +7,6 @@ import (
 )
 
 const (
-	udpLen         = 8
 	tcpLen         = 20
 	tcpChecksum    = 16 // offset
 	tcpSYN         = 0x02
@@ -78,22 +77,18 @@ func lowerMSS(tcp []byte, at int, size uint16) {
 	binary.BigEndian.PutUint16(tcp[at:], size)
 }
 
-// fit returns what becomes of the size of a packet that takes the tunnel. Smaller segments do not change the
-// frame, which the kernel cuts later.
-func (p Packet) fit(frame []byte, ipOffset, segment int, config Config) Reason {
-	limit := int(config.InnerMTU)
-	tcp := p.tcpHeader(frame, ipOffset)
+// fit returns what becomes of a packet of that size, in bytes with its IP header, that takes a tunnel for packets
+// up to the limit. Smaller segments do not change the frame, which the kernel cuts later.
+func fit(size int, segments Segments, limit int) Reason {
 	switch {
-	case limit == 0, len(frame)-ipOffset <= limit:
+	case limit == 0, size <= limit:
 		return ReasonRedirected
-	case segment == 0:
+	case segments.Size == 0:
 		return ReasonOversize
-	case tcp == nil && p.l4Offset+udpLen+segment > limit:
-		return ReasonOversize
-	case tcp == nil, p.l4Offset+len(tcp)+segment <= limit:
+	case segments.Headers+segments.Size <= limit:
 		return ReasonRedirected
-	case p.l4Offset+len(tcp) >= limit:
-		return ReasonOversize
+	case segments.TCP && segments.Headers < limit:
+		return ReasonRecut
 	}
-	return ReasonRecut
+	return ReasonOversize
 }
