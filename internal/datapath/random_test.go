@@ -331,7 +331,7 @@ func (g generator) transport(protocol uint8) []byte {
 	switch protocol {
 	case protoUDP:
 		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, uint16(g.Uint32())) }
-		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", "", strings.Repeat("x", 1200+g.IntN(300))))
+		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", "", strings.Repeat("x", 1200+g.IntN(500))))
 	case protoICMP:
 		return icmp6(pick(g, uint8(132), 133, 134, 135, 136, 137, 138, 128))
 	}

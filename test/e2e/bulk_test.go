@@ -193,3 +193,27 @@ func best(t *testing.T, b, other *bulk) float64 {
 	}
 	return shortestOther.Seconds() / shortest.Seconds()
 }
+
+// TestUnderlayMTUChanges: connections go on when the underlay carries less than before, and the tunnel follows.
+func TestUnderlayMTUChanges(t *testing.T) {
+	t.Parallel()
+	c := up(t, "mtu", "--nodes", "2", "--pods", "1")
+	var running []*bulk
+	for _, ends := range pairs(c.node("n1"), c.node("n2")) {
+		running = append(running, startBulk(t, ends[0], ends[1]))
+	}
+	for _, change := range []struct{ underlay, tunnel int }{{1500, 1440}, {1400, 1328}, {1500, 1440}} {
+		for _, node := range []string{"n1", "n2"} {
+			c.mustExec(node, "ip", "link", "set", "eth0", "mtu", fmt.Sprint(change.underlay))
+		}
+		for _, node := range []string{"n1", "n2"} {
+			eventually(t, bulkLimit, fmt.Sprintf("the tunnel of %s has MTU %d", node, change.tunnel), func() bool {
+				return c.status(node).Device.MTU == change.tunnel
+			})
+		}
+		for _, b := range running {
+			took, _ := b.send(t, bulkSize)
+			t.Logf("underlay %d, %s: %d MiB in %v", change.underlay, b.name, bulkSize>>20, took)
+		}
+	}
+}

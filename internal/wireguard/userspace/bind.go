@@ -63,7 +63,7 @@ func (b *bind) Send(messages [][]byte, to conn.Endpoint) error {
 	return b.sendSplit(messages, peer, b.learn(peer))
 }
 
-// tooLarge: what a batch fails with; before Linux 6.14 that is EINVAL.
+// tooLarge: what a batch fails with; Linux up to 6.13 says EINVAL.
 func tooLarge(err error) bool { return errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EINVAL) }
 
 // sendSplit sends messages over the limit alone and those between them together, in their order.
