@@ -188,6 +188,7 @@ func (a *agent) constants() (model.Config, error) {
 	c := a.Config
 	constants := model.Config{
 		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
+		InnerMTU: uint16(a.wantDevice().MTU),
 	}
 	err := errors.Join(constants.Mode.UnmarshalText([]byte(c.Mode)), constants.Ingress.UnmarshalText([]byte(c.Ingress)))
 	return constants, err

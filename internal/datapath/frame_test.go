@@ -95,6 +95,26 @@ func tcp(src, dst uint16) []byte {
 	return slices.Concat(u16(src), u16(dst), make([]byte, 8), []byte{0x50, 0x02}, make([]byte, 6))
 }
 
+// segment is a TCP header with these flags and options, filled up with zeros to words.
+func segment(flags uint8, options []byte) []byte {
+	options = slices.Concat(options, make([]byte, -len(options)&3))
+	header := slices.Concat(u16(40000), u16(80), make([]byte, 8), []byte{byte(tcpLen+len(options)) / 4 << 4, flags}, make([]byte, 6))
+	return append(header, options...)
+}
+
+const tcpLen = 20
+
+func mss(size uint16) []byte { return append([]byte{2, 4}, u16(size)...) }
+
+// summed fills in the checksum of a TCP segment between two addresses.
+func summed(src, dst string, tcp []byte) []byte {
+	tcp = slices.Clone(tcp)
+	copy(tcp[16:], []byte{0, 0})
+	pseudo := slices.Concat(addressBytes(src), addressBytes(dst), u16(0), u16(uint16(len(tcp))), u16(protoTCP))
+	binary.BigEndian.PutUint16(tcp[16:], checksum(append(pseudo, tcp...)))
+	return tcp
+}
+
 func icmp6(kind uint8) []byte { return append([]byte{kind}, make([]byte, 23)...) }
 
 // transportMessage is how a WireGuard data message begins.

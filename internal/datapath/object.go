@@ -61,6 +61,7 @@ func (v variant) variables(config model.Config, report bool) map[string]any {
 		"wireguard_port":   config.Port,
 		"tunnel_ifindex":   config.TunnelIfindex,
 		"primary_underlay": config.PrimaryUnderlay,
+		"inner_mtu":        config.InnerMTU,
 		"report_verdict":   reportByte,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +206,7 @@ func (g generator) config() model.Config {
 		Port:            pick(g, uint16(51880), 51880, 53),
 		TunnelIfindex:   pick(g, uint32(9), 9, 9, 0),
 		PrimaryUnderlay: pick(g, uint32(2), 5, 0, 77),
+		InnerMTU:        pick(g, uint16(1440), 1408, 1280, 0),
 		Ingress:         pick(g, model.IngressUnderlay, model.IngressUnderlay, model.IngressUnderlay, model.IngressDevice),
 	}
 }
@@ -333,11 +335,31 @@ func (g generator) transport(protocol uint8) []byte {
 	switch protocol {
 	case protoUDP:
 		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, uint16(g.Uint32())) }
-		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", ""))
+		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", "", strings.Repeat("x", 1200+g.IntN(500))))
 	case protoICMP:
 		return icmp6(pick(g, uint8(132), 133, 134, 135, 136, 137, 138, 128))
 	}
-	return tcp(uint16(g.Uint32()), uint16(g.Uint32()))
+	if g.chance(50) {
+		return tcp(uint16(g.Uint32()), uint16(g.Uint32()))
+	}
+	return g.syn()
+}
+
+// syn is a TCP header with options, mostly of a SYN; its checksum is any.
+func (g generator) syn() []byte {
+	var options []byte
+	for len(options) < g.IntN(44) {
+		options = slices.Concat(options, pick(g,
+			mss(pick(g, uint16(1460), 1440, 1400, 1380, 1379, 536, 65495, uint16(g.Uint32()))), mss(uint16(g.Uint32())),
+			[]byte{1}, []byte{1}, []byte{4, 2}, []byte{3, 3, 7}, []byte{8, 10, 1, 2, 3, 4, 0, 0, 0, 0},
+			[]byte{2, uint8(g.IntN(6)), 0xff}, []byte{uint8(g.Uint32()), uint8(g.IntN(8))}, []byte{0}))
+	}
+	packet := segment(pick(g, uint8(0x02), 0x12, 0xc2, 0x10), options[:min(len(options), 40)])
+	packet[16], packet[17] = byte(g.Uint32()), byte(g.Uint32())
+	if g.chance(10) {
+		packet[12] = byte(g.Uint32())
+	}
+	return packet
 }
 
 // address is one of the cluster's, one beside it, or any other.

@@ -380,7 +380,7 @@ func tunnelSituations() []situation {
 
 // elsewhere are reasons that no packet of BPF_PROG_RUN has, and the test that shows them.
 var elsewhere = map[model.Program]map[model.Reason]string{
-	toNetdev:   {model.ReasonHelperFailed: "TestForgedProtocolIsDropped"},
+	toNetdev:   {model.ReasonHelperFailed: "TestForgedProtocolIsDropped", model.ReasonRecut: "TestRunningTCPIsCutSmaller"},
 	fromTunnel: {model.ReasonHelperFailed: "TestHugePacketStaysOnDevice"},
 }
 
@@ -402,7 +402,7 @@ func TestEveryReasonHasASituation(t *testing.T) {
 }
 
 func situations() []situation {
-	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations())
+	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), sizeSituations())
 }
 
 // TestSituationsInModel needs no kernel.

@@ -43,6 +43,10 @@ volatile const __u32 tunnel_ifindex = 0;
 /* Index of the underlay device for a source whose entry names none that exists. */
 volatile const __u32 primary_underlay = 0;
 
+/* Largest packet, in bytes with the IP header, that the tunnel carries whole; 0: sizes are left
+ * alone. */
+volatile const __u16 inner_mtu = 0;
+
 /*
  * Nonzero in the copy that BPF_PROG_RUN runs: the verdict is left in skb->cb for whoever asked.
  * In the attached programs it is 0, since skb->cb belongs to all programs of the chain.

@@ -48,7 +48,9 @@ struct packet {
 	__u8 tags;	   /* in the payload, and the one the kernel keeps aside */
 	__u8 protocol; /* behind the extension headers that were walked, also of later fragments */
 	__u8 hop_limit;
-	__u8 fragment; /* enum fragment */
+	__u8 fragment;	    /* enum fragment */
+	__u16 l4_offset;    /* of the layer 4 header from the IP header; 0 for later fragments */
+	bool authenticated; /* behind an AH, whose sum covers layer 4 */
 
 	/* What follows needs the layer 4 header; zero when that is not in this packet. */
 	__u8 icmp6_type;
@@ -159,8 +161,10 @@ static __always_inline enum reason parse_ipv4(struct __sk_buff *skb, __u32 offse
 		pkt->fragment = fragment & IPV4_OFFSET ? FRAGMENT_LATER : FRAGMENT_FIRST;
 		pkt->fragment_id = ip.id;
 	}
-	if (pkt->fragment != FRAGMENT_LATER)
-		parse_transport(skb, offset + ip.ihl * 4, pkt);
+	if (pkt->fragment != FRAGMENT_LATER) {
+		pkt->l4_offset = ip.ihl * 4;
+		parse_transport(skb, offset + pkt->l4_offset, pkt);
+	}
 	return REASON_NONE;
 }
 
@@ -193,6 +197,7 @@ static __always_inline bool skip_extension(struct __sk_buff *skb, __u32 *offset,
 		/* AH counts in words of 4 bytes less two (RFC 4302), the others in 8 less one. */
 		*offset += pkt->protocol == IPPROTO_AH ? (header.hdrlen + 2) * 4
 						       : (header.hdrlen + 1) * 8;
+		pkt->authenticated |= pkt->protocol == IPPROTO_AH;
 		pkt->protocol = header.nexthdr;
 		return true;
 	}
@@ -202,6 +207,7 @@ static __always_inline bool skip_extension(struct __sk_buff *skb, __u32 *offset,
 static __always_inline enum reason parse_ipv6(struct __sk_buff *skb, __u32 offset,
 					      struct packet *pkt)
 {
+	__u32 start = offset;
 	struct ipv6hdr ip;
 	int i;
 
@@ -219,8 +225,10 @@ static __always_inline enum reason parse_ipv6(struct __sk_buff *skb, __u32 offse
 			break;
 	}
 	/* An extension header that was not stepped over is not a layer 4 that anybody asks for. */
-	if (pkt->fragment != FRAGMENT_LATER)
+	if (pkt->fragment != FRAGMENT_LATER) {
+		pkt->l4_offset = offset - start;
 		parse_transport(skb, offset, pkt);
+	}
 	return REASON_NONE;
 }
 

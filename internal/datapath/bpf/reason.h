@@ -62,6 +62,10 @@ enum reason {
 	REASON_LEFT_ON_DEVICE = 22,
 	/* decrypted, and left on the WireGuard device because no underlay device is known */
 	REASON_NO_UNDERLAY = 23,
+	/* to a peer; TCP segments too large for the tunnel, made smaller and given to the WireGuard device */
+	REASON_RECUT = 24,
+	/* to a peer; larger than the tunnel carries whole, given to the WireGuard device, which sends it in fragments */
+	REASON_OVERSIZE = 25,
 	REASON_MAX = 64, /* room for reasons to come */
 };
 

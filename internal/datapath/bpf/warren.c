@@ -19,6 +19,7 @@
 #include "maps.h"
 #include "parse.h"
 #include "reason.h"
+#include "size.h"
 
 char __license[] SEC("license") = "Dual BSD/GPL";
 
@@ -133,6 +134,12 @@ int to_netdev(struct __sk_buff *skb)
 		if (!strip_to_ip(skb, &pkt))
 			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
 	}
+	if (result.action == ACTION_TUNNEL) {
+		clamp_mss(skb, link_header_len, &pkt);
+		result.reason = fit(skb, &pkt);
+		if (result.reason == REASON_HELPER_FAILED)
+			result.action = ACTION_DROP;
+	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);
 
@@ -233,6 +240,8 @@ int from_tunnel(struct __sk_buff *skb)
 		underlay = choose_underlay(src, &ifindex);
 	}
 	result = decide_decrypted(underlay);
+	/* The peer's clamp is for its own tunnel, which may carry larger packets than this one. */
+	clamp_mss(skb, 0, &pkt);
 	if (result.action == ACTION_HAND_BACK && underlay && !dress(skb, &pkt, underlay))
 		result = verdict(ACTION_PASS, REASON_HELPER_FAILED);
 out:

@@ -91,8 +91,11 @@ type Config struct {
 	TunnelIfindex uint32
 	// PrimaryUnderlay is the index of the underlay device for a source whose entry names none.
 	PrimaryUnderlay uint32
-	Mode            Mode
-	Ingress         Ingress
+	// InnerMTU is the largest packet in bytes, with its IP header, that the tunnel carries whole. 0
+	// leaves the size of packets alone.
+	InnerMTU uint16
+	Mode     Mode
+	Ingress  Ingress
 }
 
 // Verdict is what becomes of a packet.

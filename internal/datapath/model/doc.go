@@ -23,8 +23,8 @@
 //	destination has key 0                      key_zero              pass
 //	source is not this node's                  source_not_allowed    pass; strict: drop
 //	there is no WireGuard device               no_tunnel             pass; strict: drop
-//	all others                                 redirected            to the WireGuard device;
-//	                                                                 observe: pass (would_redirect)
+//	all others                                 redirected, recut     to the WireGuard device;
+//	                                           or oversize           observe: pass (would_redirect)
 //
 // An own WireGuard packet has the mark (value under mask), comes from an address of this very machine
 // (not of a pod), and is UDP from Warren's port whose payload begins as every WireGuard message
@@ -32,6 +32,17 @@
 // fragment of the same datagram was, less than a second ago. The mark alone proves nothing: any
 // process that may set it would escape. (An engine that obfuscates the first bytes would need that check
 // relaxed; neither kernel nor userspace WireGuard does.)
+//
+// What goes to the WireGuard device is made to fit, where that can be done without anybody noticing, when
+// Config.InnerMTU says what fits:
+//
+//	a SYN or SYN-ACK                           its segment size is lowered, never raised
+//	fits                                       redirected
+//	TCP that the kernel has yet to cut (GSO)   recut: into smaller segments, of the same bytes
+//	all others                                 oversize: the encrypted packet leaves in fragments
+//
+// A segment size is not touched behind an AH, whose sum covers it. What comes out of the WireGuard device is
+// clamped as well: the peer does not know how large this node's packets may be.
 //
 // # Ingress of an underlay device (from_netdev)
 //

@@ -23,9 +23,21 @@ type Meta struct {
 	L3 bool
 	// AsideTag says that the kernel keeps a VLAN tag beside the frame (hardware acceleration).
 	AsideTag bool
+	// Segments are what the kernel will cut the packet into (GSO); the zero value stays whole.
+	Segments Segments
 	// Datagrams are the datagrams whose first fragment was WireGuard's own. ToNetdev adds to it. A nil
 	// map remembers nothing.
 	Datagrams map[Datagram]bool
+}
+
+// Segments are the packets that a large one stands for until the device.
+type Segments struct {
+	// Size is the payload of each in bytes; 0: the packet is no such one.
+	Size int
+	// Headers are the bytes in front of it, from the IP header.
+	Headers int
+	// TCP, also inside an overlay, may be cut anywhere. Datagrams may not.
+	TCP bool
 }
 
 // Datagram is what the fragments of a datagram have in common.
@@ -59,6 +71,9 @@ type Packet struct {
 
 	tags     int // VLAN tags, in the frame and aside
 	ipOffset int // where the IP header starts in the frame
+	l4Offset int // of the layer 4 header from the IP header, at most the end of the packet; 0 for later fragments
+	// authenticated: behind an AH, whose sum covers layer 4.
+	authenticated bool
 }
 
 // Limits of what is looked behind.
@@ -80,6 +95,7 @@ const (
 
 const (
 	protocolHopByHop = 0
+	protocolTCP      = 6
 	protocolUDP      = 17
 	protocolRouting  = 43
 	protocolFragment = 44
@@ -168,7 +184,7 @@ func (p *Packet) parseIPv4(ip []byte) Reason {
 	if p.Fragment != Whole {
 		p.ID = uint32(binary.BigEndian.Uint16(ip[4:]))
 	}
-	p.parseTransport(ip[headerLen:])
+	p.parseTransport(ip, headerLen)
 	return 0
 }
 
@@ -180,7 +196,7 @@ func (p *Packet) parseIPv6(ip []byte) Reason {
 	p.Src = netip.AddrFrom16([16]byte(ip[8:24])).Unmap()
 	p.Dst = netip.AddrFrom16([16]byte(ip[24:40])).Unmap()
 	p.Protocol, p.HopLimit = ip[6], ip[7]
-	p.parseTransport(p.skipExtensions(ip[ipv6Len:]))
+	p.parseTransport(ip, len(ip)-len(p.skipExtensions(ip[ipv6Len:])))
 	return 0
 }
 
@@ -198,6 +214,7 @@ func (p *Packet) skipExtensions(rest []byte) []byte {
 				p.Fragment = LaterFragment
 			}
 		}
+		p.authenticated = p.authenticated || p.Protocol == protocolAH
 		p.Protocol = rest[0]
 		rest = rest[min(length, len(rest)):]
 		if p.Fragment == LaterFragment {
@@ -230,9 +247,12 @@ func (p *Packet) extensionLen(rest []byte) int {
 	return 0
 }
 
-func (p *Packet) parseTransport(l4 []byte) {
-	switch {
-	case p.Fragment == LaterFragment:
+func (p *Packet) parseTransport(ip []byte, offset int) {
+	if p.Fragment == LaterFragment {
+		return
+	}
+	p.l4Offset = offset
+	switch l4 := ip[offset:]; {
 	case p.IPv6 && p.Protocol == protocolICMPv6 && len(l4) > 0:
 		p.ICMPv6Type = l4[0]
 	case p.Protocol == protocolUDP && len(l4) >= 12:

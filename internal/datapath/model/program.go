@@ -51,7 +51,8 @@ func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
 	}
 	if result.Verdict == Tunnel {
 		result.Ifindex = config.TunnelIfindex
-		result.Frame = p.withoutTags(frame)
+		result.Frame = p.clampMSS(p.withoutTags(frame), p.plainOffset(), config)
+		result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(config.InnerMTU))
 	}
 	return result
 }
@@ -93,6 +94,8 @@ func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlay
 		result.Reason = unreadable
 		return result
 	}
+	packet = p.clampMSS(packet, 0, config)
+	result.Frame = packet
 	if config.Ingress == IngressDevice {
 		result.Reason = ReasonLeftOnDevice
 		return result
@@ -132,6 +135,9 @@ func (p Packet) withoutTags(frame []byte) []byte {
 	}
 	return slices.Concat(frame[:macLen], frame[p.ipOffset-2:])
 }
+
+// plainOffset is where the IP header starts in a frame without tags.
+func (p Packet) plainOffset() int { return min(p.ipOffset, ethernetLen) }
 
 // dress gives an IP packet the header with which it would have come in by the device.
 func (u Underlay) dress(packet []byte, ipv6 bool) []byte {

@@ -68,6 +68,8 @@ const (
 	ReasonDecrypted          Reason = 21
 	ReasonLeftOnDevice       Reason = 22
 	ReasonNoUnderlay         Reason = 23
+	ReasonRecut              Reason = 24
+	ReasonOversize           Reason = 25
 )
 
 type reasonText struct {
@@ -114,6 +116,8 @@ var reasonTexts = [...]reasonText{
 	ReasonDecrypted:          {"decrypted", "decrypted, and handed back to the ingress of the underlay device", onTunnel, false},
 	ReasonLeftOnDevice:       {"left_on_device", "decrypted, and left on the WireGuard device as configured", onTunnel, false},
 	ReasonNoUnderlay:         {"no_underlay", "decrypted, and left on the WireGuard device because no underlay device is known", onTunnel, false},
+	ReasonRecut:              {"recut", "to a peer; TCP segments too large for the tunnel, made smaller and given to the WireGuard device", onEgress, false},
+	ReasonOversize:           {"oversize", "to a peer; larger than the tunnel carries whole, given to the WireGuard device, which sends it in fragments", onEgress, false},
 }
 
 // Reasons returns every reason in the order of their numbers.

@@ -1,0 +1,261 @@
+package userspace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/conn"
+)
+
+// narrowNamespace puts the test into a network namespace of its own whose loopback carries so many bytes.
+func narrowNamespace(t *testing.T, mtu int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	setMTU(t, mtu)
+}
+
+func setMTU(t *testing.T, mtu int) {
+	t.Helper()
+	if output, err := exec.Command("ip", "link", "set", "lo", "mtu", fmt.Sprint(mtu), "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
+// messages of these sizes, each of one letter.
+func messages(sizes ...int) [][]byte {
+	var all [][]byte
+	for i, size := range sizes {
+		// Room behind, as the engine's buffers have: the stock Bind puts a batch together there.
+		all = append(all, append(make([]byte, 0, 65535), bytes.Repeat([]byte{byte('a' + i)}, size)...))
+	}
+	return all
+}
+
+// arrived returns the different messages that come until there are so many, by their letter.
+func arrived(t *testing.T, socket *net.UDPConn, want int) map[string]int {
+	t.Helper()
+	sizes := map[string]int{}
+	buffer := make([]byte, 1<<16)
+	_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for len(sizes) < want {
+		n, err := socket.Read(buffer)
+		if err != nil {
+			t.Fatalf("%v arrived, then: %v", sizes, err)
+		}
+		sizes[string(buffer[:1])] = n
+	}
+	return sizes
+}
+
+func openBind(t *testing.T) (*bind, uint16) {
+	t.Helper()
+	b := newBind().(*bind)
+	_, port, err := b.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	if err := b.SetMark(0x10); err != nil {
+		t.Fatal(err)
+	}
+	return b, port
+}
+
+func listenAt(t *testing.T, address string) (*net.UDPConn, string) {
+	t.Helper()
+	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket, socket.LocalAddr().String()
+}
+
+// TestBatchWithLargeMessages: whatever is in a batch, all of it arrives.
+func TestBatchWithLargeMessages(t *testing.T) {
+	tests := []struct {
+		name  string
+		sizes []int
+	}{
+		{"all fit", []int{1400, 1400, 1400}},
+		{"all are too large", []int{1520, 1520, 1520, 1520}},
+		{"the first is too large", []int{2000, 1400, 1400, 100}},
+		{"one in the middle is too large", []int{1400, 1400, 1520, 1400, 1400}},
+		{"the last is the largest", []int{100, 1400, 65000}},
+	}
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		for _, test := range tests {
+			t.Run(address+"/"+test.name, func(t *testing.T) {
+				narrowNamespace(t, 1500)
+				b, _ := openBind(t)
+				socket, at := listenAt(t, address)
+				peer, err := b.ParseEndpoint(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := map[string]int{}
+				for i, size := range test.sizes {
+					want[string(rune('a'+i))] = size
+				}
+				for round := range 2 { // before and after the path is known
+					if err := b.Send(messages(test.sizes...), peer); err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+					if diff := cmp.Diff(want, arrived(t, socket, len(want))); diff != "" {
+						t.Errorf("round %d (-want +got):\n%s", round, diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestStockBindLosesTheBatch: what the test above guards against still happens without it.
+func TestStockBindLosesTheBatch(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	_, at := listenAt(t, "127.0.0.1")
+	peer, err := b.Bind.ParseEndpoint(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Bind.Send(messages(1520, 1520, 1520), peer); !tooLarge(err) {
+		t.Errorf("the stock Bind: %v, want %v", err, unix.EMSGSIZE)
+	}
+}
+
+// TestPathBecomesNarrower: what is known of a path may be wrong by now.
+func TestPathBecomesNarrower(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	socket, at := listenAt(t, "127.0.0.1")
+	peer, err := b.ParseEndpoint(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mtu := range []int{1500, 1400} {
+		setMTU(t, mtu)
+		if err := b.Send(messages(1450, 1450, 1520, 1450), peer); err != nil {
+			t.Errorf("MTU %d: %v", mtu, err)
+		}
+		want := map[string]int{"a": 1450, "b": 1450, "c": 1520, "d": 1450}
+		if diff := cmp.Diff(want, arrived(t, socket, len(want))); diff != "" {
+			t.Errorf("MTU %d (-want +got):\n%s", mtu, diff)
+		}
+	}
+}
+
+// TestSplit: only what is too large leaves alone.
+func TestSplit(t *testing.T) {
+	tests := []struct {
+		name  string
+		sizes []int
+		limit int
+		want  [][]int
+	}{
+		{"all fit", []int{10, 20, 30}, 30, [][]int{{10, 20, 30}}},
+		{"none fits", []int{10, 20, 30}, 5, [][]int{{10}, {20}, {30}}},
+		{"one in the middle", []int{10, 10, 40, 10, 10}, 30, [][]int{{10, 10}, {40}, {10, 10}}},
+		{"nothing", nil, 30, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var sent sends
+			b := &bind{Bind: &sent}
+			if err := b.sendSplit(messages(test.sizes...), &conn.StdNetEndpoint{}, test.limit); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, sent.sizes); diff != "" {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOneFailureStopsNothing: the error is told, and the rest is sent.
+func TestOneFailureStopsNothing(t *testing.T) {
+	sent := sends{fails: unix.EPERM}
+	b := &bind{Bind: &sent}
+	if err := b.sendSplit(messages(40, 10, 10), &conn.StdNetEndpoint{}, 30); !errors.Is(err, unix.EPERM) {
+		t.Errorf("%v, want %v", err, unix.EPERM)
+	}
+	if len(sent.sizes) != 2 {
+		t.Errorf("sent %v, want both parts", sent.sizes)
+	}
+}
+
+// sends is a Bind that notes what it should send.
+type sends struct {
+	conn.Bind
+	sizes [][]int
+	fails error
+}
+
+func (s *sends) Send(messages [][]byte, _ conn.Endpoint) error {
+	var sizes []int
+	for _, message := range messages {
+		sizes = append(sizes, len(message))
+	}
+	s.sizes = append(s.sizes, sizes)
+	return s.fails
+}
+
+// TestMarkAndPort: what is sent alone has the mark and the port of the others.
+func TestMarkAndPort(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, port := openBind(t)
+	socket, at := listenAt(t, "127.0.0.1")
+	if err := control(must(socket.SyscallConn())(t), func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVMARK, 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Send(messages(1400, 2000, 2000), must(b.ParseEndpoint(at))(t)); err != nil {
+		t.Fatal(err)
+	}
+	buffer, oob := make([]byte, 1<<16), make([]byte, 256)
+	_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for range 3 {
+		_, oobn, _, from, err := socket.ReadMsgUDPAddrPort(buffer, oob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil || len(mark) != 1 || binary.NativeEndian.Uint32(mark[0].Data) != 0x10 {
+			t.Errorf("mark %v, %v; want 0x10", mark, err)
+		}
+		if from.Port() != port {
+			t.Errorf("from %v, want port %d", from, port)
+		}
+	}
+}
+
+func must[T any](value T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}

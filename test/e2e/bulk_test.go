@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warren/internal/lab"
+	"warren/internal/lab/netns"
+)
+
+const (
+	// bulkSize is what one transfer carries: a connection that loses its large packets does not get there.
+	bulkSize = 16 << 20
+	// bulkLimit is generous: an idle machine needs a tenth of a second.
+	bulkLimit = 30 * time.Second
+	// bulkRetransmitted is the share of the bytes that may be sent again: queues are short on a busy machine.
+	bulkRetransmitted = 0.05
+)
+
+// bulk is a TCP connection from one end to another, whose bytes are counted where they arrive.
+type bulk struct {
+	name    string
+	client  *net.TCPConn
+	arrived *atomic.Int64
+}
+
+// startBulk connects two ends; the connection is closed with the test.
+func startBulk(t *testing.T, from, to end) *bulk {
+	t.Helper()
+	b := &bulk{name: fmt.Sprintf("%s to %s", from.address, to.address), arrived: &atomic.Int64{}}
+	var listener net.Listener
+	err := netns.Do(to.namespace, func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.address, 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = netns.Do(from.namespace, func() error {
+		client, err := net.DialTimeout("tcp", listener.Addr().String(), bulkLimit)
+		if err == nil {
+			b.client = client.(*net.TCPConn)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = b.client.Close(), server.Close() })
+	go b.count(server)
+	return b
+}
+
+func (b *bulk) count(server net.Conn) {
+	buffer := make([]byte, 1<<18)
+	for {
+		n, err := server.Read(buffer)
+		b.arrived.Add(int64(n))
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send returns how long so many bytes took to arrive, and the share that was sent again.
+func (b *bulk) send(t *testing.T, size int) (took time.Duration, again float64) {
+	t.Helper()
+	before, start, want := b.info(t), time.Now(), b.arrived.Load()+int64(size)
+	_ = b.client.SetWriteDeadline(start.Add(bulkLimit))
+	if n, err := b.client.Write(make([]byte, size)); err != nil {
+		t.Fatalf("%s: %d of %d bytes sent: %v", b.name, n, size, err)
+	}
+	eventually(t, bulkLimit, b.name+": everything arrives", func() bool { return b.arrived.Load() >= want })
+	took = time.Since(start)
+	after := b.info(t)
+	return took, float64(after.Bytes_retrans-before.Bytes_retrans) / float64(size)
+}
+
+func (b *bulk) info(t *testing.T) *unix.TCPInfo {
+	t.Helper()
+	raw, err := b.client.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *unix.TCPInfo
+	problem := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	if err := errors.Join(err, problem); err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// pairs are the ends of the connections between two nodes, of hosts and of pods, in both families.
+func pairs(n1, n2 lab.Node) [][2]end {
+	var all [][2]end
+	for family := range 2 {
+		all = append(all,
+			[2]end{{n1.Namespace, n1.Addresses[family]}, {n2.Namespace, n2.Addresses[family]}},
+			[2]end{{n1.Pods[0].Namespace, n1.Pods[0].Addresses[family]}, {n2.Pods[0].Namespace, n2.Pods[0].Addresses[family]}})
+	}
+	return all
+}
+
+// reason returns how many packets left to_netdev of a node for a reason.
+func (c *testLab) reason(node, name string) (packets uint64) {
+	for _, reason := range c.status(node).Reasons {
+		if reason.Program == "to_netdev" && reason.Reason == name {
+			packets += reason.Packets
+		}
+	}
+	return packets
+}
+
+// TestBulk: TCP that begins in the tunnel fits into it. Inside an overlay, whose segments nobody lowers, it is made
+// to fit.
+func TestBulk(t *testing.T) {
+	for _, cni := range []string{"routes", "vxlan"} {
+		t.Run(cni, func(t *testing.T) {
+			t.Parallel()
+			c := up(t, "bulk-"+cni, "--nodes", "2", "--pods", "1", "--cni", cni)
+			for _, ends := range pairs(c.node("n1"), c.node("n2")) {
+				b := startBulk(t, ends[0], ends[1])
+				took, again := b.send(t, bulkSize)
+				t.Logf("%s: %d MiB in %v, %.2f %% of it again, segments of %d bytes", b.name, bulkSize>>20, took, 100*again, b.info(t).Snd_mss)
+				if again > bulkRetransmitted {
+					t.Errorf("%s: %.1f %% was sent again, want at most %.0f %%", b.name, 100*again, 100*bulkRetransmitted)
+				}
+			}
+			recut, oversize := c.reason("n1", "recut")+c.reason("n2", "recut"), c.reason("n1", "oversize")+c.reason("n2", "oversize")
+			t.Logf("%d packets recut, %d oversize", recut, oversize)
+			if cni == "routes" && recut+oversize != 0 {
+				t.Error("want none: every connection is younger than the tunnel")
+			}
+			if cni == "vxlan" && recut == 0 {
+				t.Error("no packet was recut")
+			}
+		})
+	}
+}
+
+// TestRunningConnections: connections from before the tunnel go on through it, as fast as new ones.
+func TestRunningConnections(t *testing.T) {
+	t.Parallel()
+	c := up(t, "running", "--nodes", "2", "--pods", "1")
+	c.must("agent", "stop", "n1", "n2")
+	for _, node := range []string{"n1", "n2"} {
+		c.mustExec(node, warren, "cleanup")
+	}
+	all := pairs(c.node("n1"), c.node("n2"))
+	var old []*bulk
+	for _, ends := range all {
+		b := startBulk(t, ends[0], ends[1])
+		b.send(t, bulkSize)
+		old = append(old, b)
+	}
+	c.must("agent", "start", "n1", "n2")
+	recut := c.reason("n1", "recut")
+	for i, ends := range all {
+		old[i].send(t, 1<<20) // find its pace again
+		speed := best(t, old[i], startBulk(t, ends[0], ends[1]))
+		t.Logf("%s: %.2f of the speed of a new connection", old[i].name, speed)
+		if speed < 0.5 {
+			t.Errorf("%s: %.2f of the speed of a new connection, want at least 0.5", old[i].name, speed)
+		}
+	}
+	if got := c.reason("n1", "recut"); got == recut {
+		t.Error("no packet was recut: the connections did not take the tunnel")
+	}
+	c.mustVerify(2 * 4 * 2 * 3)
+}
+
+// best returns the best speed of a connection as a share of the best of another, of three rounds that
+// alternate.
+func best(t *testing.T, b, other *bulk) float64 {
+	t.Helper()
+	shortest, shortestOther := bulkLimit, bulkLimit
+	for range 3 {
+		took, _ := b.send(t, bulkSize)
+		tookOther, _ := other.send(t, bulkSize)
+		shortest, shortestOther = min(shortest, took), min(shortestOther, tookOther)
+	}
+	return shortestOther.Seconds() / shortest.Seconds()
+}
+
+// TestUnderlayMTUChanges: connections go on when the underlay carries less than before, and the tunnel follows.
+func TestUnderlayMTUChanges(t *testing.T) {
+	t.Parallel()
+	c := up(t, "mtu", "--nodes", "2", "--pods", "1")
+	var running []*bulk
+	for _, ends := range pairs(c.node("n1"), c.node("n2")) {
+		running = append(running, startBulk(t, ends[0], ends[1]))
+	}
+	for _, change := range []struct{ underlay, tunnel int }{{1500, 1440}, {1400, 1328}, {1500, 1440}} {
+		for _, node := range []string{"n1", "n2"} {
+			c.mustExec(node, "ip", "link", "set", "eth0", "mtu", fmt.Sprint(change.underlay))
+		}
+		for _, node := range []string{"n1", "n2"} {
+			eventually(t, bulkLimit, fmt.Sprintf("the tunnel of %s has MTU %d", node, change.tunnel), func() bool {
+				return c.status(node).Device.MTU == change.tunnel
+			})
+		}
+		for _, b := range running {
+			took, _ := b.send(t, bulkSize)
+			t.Logf("underlay %d, %s: %d MiB in %v", change.underlay, b.name, bulkSize>>20, took)
+		}
+	}
+}
