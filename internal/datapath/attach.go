@@ -214,25 +214,34 @@ func removeAllBut(from attacher, want map[hook]bool) error {
 	return errors.Join(problems...)
 }
 
-// writeUnderlays tells from_tunnel about devices before it may have to hand packets to them.
+// writeUnderlays tells from_tunnel about devices before it may have to hand packets to them. What is
+// there already is not written again: packets may be reading it.
 func (d *Datapath) writeUnderlays(underlays []Underlay) error {
+	known, err := d.readUnderlays()
+	if err != nil {
+		return err
+	}
 	var problems []error
 	for _, underlay := range underlays {
-		if err := d.writeUnderlay(underlay); err != nil {
+		value, err := underlayValueOf(underlay)
+		if old, ok := known[underlay.Index]; err == nil && (!ok || old != value) {
+			err = d.maps[mapUnderlays].Put(underlay.Index, value)
+		}
+		if err != nil {
 			problems = append(problems, fmt.Errorf("write underlay %s to map %s: %w", underlay.Name, mapUnderlays, err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-func (d *Datapath) writeUnderlay(underlay Underlay) error {
-	value := underlayValue{}
+func underlayValueOf(underlay Underlay) (value underlayValue, err error) {
 	if underlay.L3 {
-		value.L3 = 1
-	} else if copy(value.MAC[:], underlay.MAC) != len(value.MAC) {
-		return fmt.Errorf("hardware address %q is not an Ethernet address", underlay.MAC)
+		return underlayValue{L3: 1}, nil
 	}
-	return d.maps[mapUnderlays].Put(underlay.Index, value)
+	if copy(value.MAC[:], underlay.MAC) != len(value.MAC) {
+		err = fmt.Errorf("hardware address %q is not an Ethernet address", underlay.MAC)
+	}
+	return value, err
 }
 
 func (d *Datapath) forgetUnderlays(underlays []Underlay) error {

@@ -375,7 +375,13 @@ func assertBare(t *testing.T, n *node, device string) {
 		if !haveTCX() {
 			break
 		}
-		result, err := link.QueryPrograms(link.QueryOptions{Target: int(indexOf(t, device)), Attach: at})
+		query := link.QueryOptions{Target: int(indexOf(t, device)), Attach: at}
+		result, err := link.QueryPrograms(query)
+		// The kernel takes a link off some time after its last pin went.
+		for limit := time.Now().Add(10 * time.Second); err == nil && len(result.Programs) != 0 && time.Now().Before(limit); {
+			time.Sleep(10 * time.Millisecond)
+			result, err = link.QueryPrograms(query)
+		}
 		if err != nil || len(result.Programs) != 0 {
 			t.Errorf("%v of %s: %+v %v", at, device, result, err)
 		}

@@ -1,8 +1,10 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"warren/internal/cluster"
 	"warren/internal/plan"
@@ -77,7 +79,30 @@ type entryValue struct {
 	Endpoint address
 	Key      uint8
 	Flags    uint8
-	Pad      [6]uint8
+	Pad      [2]uint8
+	// Check is 0 in the map of prefixes.
+	Check uint32
+}
+
+// exactValue is struct exact_entry.
+type exactValue struct {
+	Entry entryValue
+	Lock  uint32
+	Pad   uint32
+}
+
+func exactValueOf(addr address, value entryValue) exactValue {
+	value.Check = entryCheck(addr, value.Key, value.Flags)
+	return exactValue{Entry: value}
+}
+
+// entryCheck is entry_check() of bpf/maps.h.
+func entryCheck(addr address, key, flags uint8) (sum uint32) {
+	const factor = 0x9e3779b1
+	for word := range slices.Chunk(addr[:], 4) {
+		sum = sum*factor + binary.NativeEndian.Uint32(word)
+	}
+	return sum*factor + (uint32(flags)<<8 | uint32(key))
 }
 
 func entryValueOf(entry plan.Entry) entryValue {

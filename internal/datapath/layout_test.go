@@ -29,7 +29,7 @@ func TestLayout(t *testing.T) {
 		m          string
 		key, value any
 	}{
-		{mapExact, address{}, entryValue{}},
+		{mapExact, address{}, exactValue{}},
 		{mapPrefix, prefixKey{}, entryValue{}},
 		{mapUnderlays, uint32(0), underlayValue{}},
 		{mapReasons, uint32(0), counterValue{}},

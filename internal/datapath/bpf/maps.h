@@ -38,10 +38,23 @@ struct entry {
 	struct address endpoint;
 	__u8 key;
 	__u8 flags; /* enum entry_flag */
-	__u8 pad[6];
+	__u8 pad[2];
+	__u32 check; /* entry_check(), in ipcache_exact */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct entry) == 32, "struct entry");
 _Static_assert(offsetof(struct entry, key) == 24, "struct entry");
+_Static_assert(offsetof(struct entry, check) == 28, "struct entry");
+
+/*
+ * The lock is what makes the kernel change an entry in place (BPF_F_LOCK); see lookup_exact(). The
+ * programs never take it: all processors send to the same few peers.
+ */
+struct exact_entry {
+	struct entry entry;
+	struct bpf_spin_lock lock;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct exact_entry) == 40, "struct exact_entry");
 
 struct underlay {
 	__u8 mac[6];
@@ -77,7 +90,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct address);
-	__type(value, struct entry);
+	__type(value, struct exact_entry);
 } ipcache_exact SEC(".maps");
 
 /* Everything shorter. The loader sets the size. */
@@ -121,13 +134,63 @@ struct {
 	__type(value, __u64);
 } own_datagrams SEC(".maps");
 
-/* The entry of an address: its own, else that of the longest prefix, else NULL. */
-static __always_inline const struct entry *lookup_entry(const struct address *address)
+/* What the fields that decide have to be for this address. */
+static __always_inline __u32 entry_check(const struct address *address, __u8 key, __u8 flags)
+{
+	__u32 sum = address->word[0];
+
+	sum = sum * 0x9e3779b1 + address->word[1];
+	sum = sum * 0x9e3779b1 + address->word[2];
+	sum = sum * 0x9e3779b1 + address->word[3];
+	return sum * 0x9e3779b1 + (flags << 8 | key);
+}
+
+#define EXACT_ATTEMPTS 4
+
+/*
+ * Copy the entry of the very address.
+ *
+ * The kernel's hash does not wait for readers. Memory of an element that was replaced or removed
+ * is given to the next one at once: what a program has found turns into the entry of another
+ * address below its hands, and a walk may miss a third one. So no element is ever replaced: the
+ * loader changes entries in place, and an address that is in the map all the while is always found.
+ * What remains is an entry that is being changed, and one that is being removed; the
+ * check tells both. A trie waits for its readers (RCU) and needs none of this.
+ */
+static __always_inline bool lookup_exact(const struct address *address, struct entry *found)
+{
+	const struct exact_entry *exact;
+	__u64 word;
+	int i;
+
+	for (i = 0; i < EXACT_ATTEMPTS; i++) {
+		exact = bpf_map_lookup_elem(&ipcache_exact, address);
+		if (!exact)
+			return false;
+		*found = exact->entry;
+		/* Key, flags and check: once, and not again later. */
+		word = *(const volatile __u64 *)&exact->entry.key;
+		__builtin_memcpy(&found->key, &word, sizeof(word));
+		if (found->check == entry_check(address, found->key, found->flags))
+			break;
+	}
+	return true;
+}
+
+/* Copy the entry of an address, its own or else that of the longest prefix; NULL: it is unknown. */
+static __always_inline const struct entry *lookup_entry(const struct address *address,
+							struct entry *found)
 {
 	struct prefix_key key = {.prefixlen = 128, .address = *address};
-	const struct entry *entry = bpf_map_lookup_elem(&ipcache_exact, address);
+	const struct entry *entry;
 
-	return entry ? entry : bpf_map_lookup_elem(&ipcache_prefix, &key);
+	if (lookup_exact(address, found))
+		return found;
+	entry = bpf_map_lookup_elem(&ipcache_prefix, &key);
+	if (!entry)
+		return NULL;
+	*found = *entry;
+	return found;
 }
 
 /* Count one packet (a GSO packet is one) that leaves the program for this reason. */

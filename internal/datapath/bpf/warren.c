@@ -109,6 +109,7 @@ static __always_inline bool strip_to_ip(struct __sk_buff *skb, const struct pack
 SEC("tc")
 int to_netdev(struct __sk_buff *skb)
 {
+	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
 	__u32 bytes = skb->len, ifindex = 0;
@@ -121,11 +122,11 @@ int to_netdev(struct __sk_buff *skb)
 		if (pkt.fragment == FRAGMENT_LATER && is_marked(pkt.mark))
 			pkt.own_datagram = is_own_datagram(&pkt);
 		if (looks_encrypted(&pkt))
-			src = lookup_entry(&pkt.src);
+			src = lookup_entry(&pkt.src, &src_entry);
 		if (!is_local_node(src))
-			dst = lookup_entry(&pkt.dst);
+			dst = lookup_entry(&pkt.dst, &dst_entry);
 		if (dst && !src)
-			src = lookup_entry(&pkt.src);
+			src = lookup_entry(&pkt.src, &src_entry);
 		result = decide_egress(&pkt, src, dst);
 	}
 
@@ -159,6 +160,7 @@ int to_netdev(struct __sk_buff *skb)
 SEC("tc")
 int from_netdev(struct __sk_buff *skb)
 {
+	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
 	struct verdict result;
@@ -174,9 +176,9 @@ int from_netdev(struct __sk_buff *skb)
 		result = verdict(ACTION_PASS, unreadable);
 		goto out;
 	}
-	src = lookup_entry(&pkt.src);
+	src = lookup_entry(&pkt.src, &src_entry);
 	if (src)
-		dst = lookup_entry(&pkt.dst);
+		dst = lookup_entry(&pkt.dst, &dst_entry);
 	result = decide_ingress(&pkt, src, dst);
 out:
 	count(PROGRAM_FROM_NETDEV, result.reason, skb->len);
@@ -225,6 +227,7 @@ SEC("tc")
 int from_tunnel(struct __sk_buff *skb)
 {
 	const struct underlay *underlay = NULL;
+	struct entry src_entry;
 	const struct entry *src = NULL;
 	struct packet pkt = {};
 	__u32 bytes = skb->len, ifindex = 0;
@@ -236,7 +239,7 @@ int from_tunnel(struct __sk_buff *skb)
 		goto out;
 	}
 	if (ingress_mode == INGRESS_UNDERLAY) {
-		src = lookup_entry(&pkt.src);
+		src = lookup_entry(&pkt.src, &src_entry);
 		underlay = choose_underlay(src, &ifindex);
 	}
 	result = decide_decrypted(underlay);
