@@ -5,6 +5,7 @@
 #pragma once
 
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -119,17 +120,54 @@ static __always_inline bool shrink_segments(struct __sk_buff *skb, __u32 excess)
 	return excess == 0;
 }
 
+/* What is in front of a packet inside VXLAN (RFC 7348), behind the UDP header. */
+struct vxlan_header {
+	__u8 flags; /* 8: the identifier is valid; the rest is 0 */
+	__u8 reserved[3];
+	__u8 identifier[4];
+	__u8 ethernet[ETH_HLEN];
+	__u8 version; /* of the IP header within, and more */
+};
+
+#define VXLAN_HLEN offsetof(struct vxlan_header, version)
+
 /*
- * The bytes in front of each segment of a GSO packet, from the IP header. Of TCP inside an overlay
- * the kernel tells by the length on the wire, which has these headers once for each segment
- * (qdisc_pkt_len_init). It counts VLAN tags that were in the payload as well.
+ * The bytes in front of each segment of TCP inside VXLAN, from the outer IP header; 0: it is none.
+ * Not behind IPv6 extension headers within.
+ */
+static __always_inline __u32 vxlan_headers(struct __sk_buff *skb, const struct packet *pkt)
+{
+	__u32 headers = pkt->l4_offset + sizeof(struct udphdr);
+	struct vxlan_header vxlan;
+	struct tcphdr tcp;
+
+	if (pkt->protocol != IPPROTO_UDP || !pkt->l4_offset ||
+	    bpf_skb_load_bytes(skb, link_header_len + headers, &vxlan, sizeof(vxlan)) ||
+	    vxlan.flags != 8)
+		return 0;
+	headers += VXLAN_HLEN;
+	headers += vxlan.version >> 4 == 6 ? sizeof(struct ipv6hdr) : (vxlan.version & 0xf) * 4;
+	if (bpf_skb_load_bytes(skb, link_header_len + headers, &tcp, sizeof(tcp)))
+		return 0;
+	return headers + tcp.doff * 4;
+}
+
+/*
+ * The bytes in front of each segment of a GSO packet, from the IP header. Of TCP inside other
+ * overlays the kernel tells by the length on the wire, which has these headers once for each
+ * segment (qdisc_pkt_len_init; Linux 6.1 only looks at the outer ones). It counts VLAN tags that
+ * were in the payload as well.
  */
 static __always_inline __u32 segment_headers(struct __sk_buff *skb, const struct packet *pkt)
 {
 	struct tcphdr tcp;
+	__u32 headers;
 
 	if (load_tcp(skb, link_header_len + pkt->l4_offset, pkt, &tcp))
 		return pkt->l4_offset + tcp.doff * 4;
+	headers = vxlan_headers(skb, pkt);
+	if (headers)
+		return headers;
 	if (skb->gso_segs > 1 && skb->wire_len > skb->len)
 		return (skb->wire_len - skb->len) / (skb->gso_segs - 1) - link_header_len;
 	return pkt->l4_offset + sizeof(struct udphdr);
