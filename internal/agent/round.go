@@ -247,8 +247,10 @@ func (a *agent) converge(context.Context) error {
 // from being done; an entry whose peer is missing drops packets rather than letting them out.
 func (a *agent) carryOut(ops plan.Ops) error {
 	problems := []error{a.wg.SetPeers(ops.SetPeers), a.wg.GiveIPs(ops.AllowedIPs)}
-	_, err := a.data.Apply(ops.SetEntries, ops.DeleteEntries)
-	problems = append(problems, err, a.wg.OrphanIPs(ops.Orphans), a.wg.RemovePeers(ops.RemovePeers))
+	local := ops.LocalEntries()
+	_, localErr := a.data.Apply(ops.SetEntries[:local], nil)
+	_, err := a.data.Apply(ops.SetEntries[local:], ops.DeleteEntries)
+	problems = append(problems, localErr, err, a.wg.OrphanIPs(ops.Orphans), a.wg.RemovePeers(ops.RemovePeers))
 	return errors.Join(problems...)
 }
 

@@ -35,7 +35,7 @@ type PrefixEntry struct {
 type Ops struct {
 	SetPeers      []Peer              // add, or pin the endpoint again
 	AllowedIPs    []AllowedIP         // give, or move
-	SetEntries    []PrefixEntry       // add, or change in place
+	SetEntries    []PrefixEntry       // add, or change in place; what is local before what is not
 	DeleteEntries []netip.Prefix      // no live address is among them
 	Orphans       []netip.Prefix      // allowed IPs that nobody shall have
 	RemovePeers   []cluster.PublicKey // have no allowed IP left
@@ -107,10 +107,30 @@ func (o *Ops) sort() {
 	slices.SortFunc(o.AllowedIPs, func(a, b AllowedIP) int {
 		return cmp.Or(compareKeys(a.Peer, b.Peer), ComparePrefixes(a.Prefix, b.Prefix))
 	})
-	slices.SortFunc(o.SetEntries, func(a, b PrefixEntry) int { return ComparePrefixes(a.Prefix, b.Prefix) })
+	slices.SortFunc(o.SetEntries, func(a, b PrefixEntry) int {
+		return cmp.Or(cmp.Compare(remote(a), remote(b)), ComparePrefixes(a.Prefix, b.Prefix))
+	})
 	slices.SortFunc(o.DeleteEntries, ComparePrefixes)
 	slices.SortFunc(o.Orphans, ComparePrefixes)
 	slices.SortFunc(o.RemovePeers, compareKeys)
+}
+
+// remote is 0 for what is local and comes first: to a peer the datapath encrypts only what it knows to
+// come from here.
+func remote(e PrefixEntry) int {
+	if e.Entry.Flags&cluster.FlagLocal != 0 {
+		return 0
+	}
+	return 1
+}
+
+// LocalEntries returns how many entries at the beginning of SetEntries are local.
+func (o Ops) LocalEntries() int {
+	n := slices.IndexFunc(o.SetEntries, func(e PrefixEntry) bool { return remote(e) == 1 })
+	if n < 0 {
+		return len(o.SetEntries)
+	}
+	return n
 }
 
 // Apply carries out the operations on a state, as an obedient kernel would.

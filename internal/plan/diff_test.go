@@ -136,6 +136,28 @@ var byValue = cmp.Options{
 	cmp.Comparer(func(a, b Peer) bool { return a.Key == b.Key && a.Endpoint == b.Endpoint }),
 }
 
+// TestLocalEntriesComeFirst: before this node's own entries are there, nothing is encrypted from it.
+func TestLocalEntriesComeFirst(t *testing.T) {
+	self, n2 := node("n9", 9, 0), node("n2", 2, 0)
+	world := NewWorld(cluster.SourceDirectory)
+	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
+	ops := Diff(world.Want(Scope{All: true}), NewState(), Options{})
+	var order []string
+	for _, e := range ops.SetEntries {
+		order = append(order, e.Prefix.String())
+	}
+	want := []string{"10.0.0.9/32", "10.42.9.0/24", "10.0.0.2/32", "10.42.2.0/24"}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("order of entries (-want +got):\n%s", diff)
+	}
+	if n := ops.LocalEntries(); n != 2 {
+		t.Errorf("%d local entries, want 2", n)
+	}
+	if n := (Ops{SetEntries: ops.SetEntries[:2]}).LocalEntries(); n != 2 {
+		t.Errorf("%d local entries of two local ones", n)
+	}
+}
+
 func TestOpsAsText(t *testing.T) {
 	self := node("n1", 1, 0)
 	world := NewWorld(cluster.SourceDirectory)
