@@ -150,9 +150,13 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestRunningConnections: connections from before the tunnel go on through it, as fast as new ones.
+// collapsed is the share of a new connection's speed below which an old one has not got through at
+// its size: without the re-cut it is under 0.001. It is no measure of speed, of which other labs and tests on
+// the same processors take their part: 0.35 to 1.3 was seen.
+const collapsed = 0.1
+
+// TestRunningConnections: connections from before the tunnel go on through it.
 func TestRunningConnections(t *testing.T) {
-	t.Parallel()
 	c := up(t, "running", "--nodes", "2", "--pods", "1")
 	c.must("agent", "stop", "n1", "n2")
 	for _, node := range []string{"n1", "n2"} {
@@ -171,8 +175,8 @@ func TestRunningConnections(t *testing.T) {
 		old[i].send(t, 1<<20) // find its pace again
 		speed := best(t, old[i], startBulk(t, ends[0], ends[1]))
 		t.Logf("%s: %.2f of the speed of a new connection", old[i].name, speed)
-		if speed < 0.5 {
-			t.Errorf("%s: %.2f of the speed of a new connection, want at least 0.5", old[i].name, speed)
+		if speed < collapsed {
+			t.Errorf("%s: %.2f of the speed of a new connection, want at least %.1f", old[i].name, speed, collapsed)
 		}
 	}
 	if got := c.reason("n1", "recut"); got == recut {
