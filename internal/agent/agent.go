@@ -157,7 +157,7 @@ func (a *agent) openDrivers() (err error) {
 		return err
 	}
 	process := userspace.NewTunnel(userspace.TunnelOptions{Executable: a.Executable, Device: c.Device, RunDir: c.RunDir}, a.Log)
-	a.device = tunnelDevice{engine: c.Engine, links: a.links, wg: a.wg, process: process, log: a.Log}
+	a.device = tunnelDevice{engine: c.Engine, links: a.links, process: process}
 	var attach datapath.AttachMode
 	if err := attach.UnmarshalText([]byte(c.Attach)); err != nil {
 		return err

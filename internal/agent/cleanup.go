@@ -38,7 +38,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 		return err
 	}
 	defer links.Close()
-	device := tunnelDevice{links: links, log: o.Log}
+	device := tunnelDevice{links: links}
 	// The record first: the others stop sending. The programs before the device: what is still sent
 	// to it would be dropped.
 	return errors.Join(

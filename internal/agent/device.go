@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"warren/internal/config"
 	"warren/internal/netdev"
 	"warren/internal/plan"
-	"warren/internal/wireguard"
 	"warren/internal/wireguard/userspace"
 )
 
@@ -17,9 +15,7 @@ import (
 type tunnelDevice struct {
 	engine  config.Engine
 	links   *netdev.Netdev
-	wg      *wireguard.Device
 	process *userspace.Tunnel
-	log     *slog.Logger
 }
 
 // ensure makes sure that the device exists, is up and has that MTU. What is there is adopted.

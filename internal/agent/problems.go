@@ -51,6 +51,22 @@ func (p *problems) all() []api.Problem {
 	return list
 }
 
+// stepFinder is the finder of a step's problem; what a step cannot do keeps the node from being ready.
+func stepFinder(step string) string { return stepPrefix + step }
+
+const stepPrefix = "step "
+
+// ofSteps returns the problems of steps, by step.
+func (p *problems) ofSteps() []api.Problem {
+	var list []api.Problem
+	for _, finder := range slices.Sorted(maps.Keys(p.found)) {
+		if strings.HasPrefix(finder, stepPrefix) {
+			list = append(list, p.found[finder]...)
+		}
+	}
+	return list
+}
+
 func same(a api.Problem) func(api.Problem) bool {
 	return func(b api.Problem) bool { return a.Where == b.Where && a.Message == b.Message }
 }

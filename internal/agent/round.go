@@ -50,7 +50,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.problems.set("step "+s.name, stepProblem(s, err), time.Now(), a.Log)
+		a.problems.set(stepFinder(s.name), stepProblem(s, err), time.Now(), a.Log)
 		if err != nil {
 			a.failures[s.name]++
 			return fmt.Errorf("%s: %w", s.name, err)

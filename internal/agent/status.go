@@ -31,16 +31,10 @@ func (a *agent) notReady() []string {
 	if !a.view.complete || !a.pending.Empty() {
 		missing = append(missing, "changes are not in the kernel yet")
 	}
-	for _, p := range a.problems.all() {
-		if isStep(p.Where) {
-			missing = append(missing, p.Where+": "+p.Message)
-		}
+	for _, p := range a.problems.ofSteps() {
+		missing = append(missing, p.Where+": "+p.Message)
 	}
 	return missing
-}
-
-func isStep(where string) bool {
-	return slices.Contains([]string{"underlay", "device", "datapath", "read", "state", "record"}, where)
 }
 
 func (a *agent) status() (api.Status, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ func (s *settings) addFlags(cmd *cobra.Command, only ...string) {
 	cmd.Flags().StringVar(&s.path, "config", fromEnv("WARREN_CONFIG", config.DefaultPath), "configuration file")
 	s.values = map[string]*string{}
 	for _, key := range config.Keys() {
-		if len(only) > 0 && !contains(only, key.Name) {
+		if len(only) > 0 && !slices.Contains(only, key.Name) {
 			continue
 		}
 		value := new(string)
@@ -64,15 +65,6 @@ func (s *settings) load(cmd *cobra.Command) (config.Config, error) {
 		}
 	}
 	return c, c.Validate()
-}
-
-func contains(list []string, word string) bool {
-	for _, item := range list {
-		if item == word {
-			return true
-		}
-	}
-	return false
 }
 
 func newAgent() *cobra.Command {
