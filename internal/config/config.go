@@ -31,6 +31,7 @@ type Config struct {
 	Port           uint16         `yaml:"port" json:"port"`
 	Mark           Mark           `yaml:"mark" json:"mark"`
 	MTU            int            `yaml:"mtu" json:"mtu"`
+	Oversize       Oversize       `yaml:"oversize" json:"oversize"`
 	Underlay       []string       `yaml:"underlay" json:"underlay"`
 	StateDir       string         `yaml:"state-dir" json:"state-dir"`
 	RunDir         string         `yaml:"run-dir" json:"run-dir"`
@@ -73,6 +74,7 @@ func Default() Config {
 		Device:         "warren0",
 		Port:           cluster.DefaultPort,
 		Mark:           Mark{Value: 0x10, Mask: 0x10},
+		Oversize:       OversizeAuto,
 		Underlay:       []string{},
 		StateDir:       "/var/lib/warren",
 		RunDir:         "/run/warren",

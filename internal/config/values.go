@@ -33,6 +33,16 @@ const (
 	IngressDevice   Ingress = "device"   // the WireGuard device
 )
 
+// Oversize is what happens to packets that the tunnel cannot carry whole.
+type Oversize string
+
+// The choices of Oversize.
+const (
+	OversizeAuto     Oversize = "auto"     // sent in fragments, and pods are told to send less
+	OversizeFragment Oversize = "fragment" // sent in fragments, nobody is told
+	OversizeICMP     Oversize = "icmp"     // pods are told, and their packet is not sent
+)
+
 // Engine is who encrypts.
 type Engine string
 
