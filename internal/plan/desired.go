@@ -45,4 +45,7 @@ type Entry struct {
 	// Underlay is the index of the underlay device by which the endpoint is reached; 0 is the
 	// primary one. Decrypted packets from the prefix are handed back to the ingress of that device.
 	Underlay uint32
+	// MTU is the largest packet in bytes, with its IP header, that the tunnel carries whole to the
+	// endpoint; 0: as large as to every other.
+	MTU uint16
 }
