@@ -18,6 +18,15 @@ const (
 	ModeStrict     Mode = "strict"     // drop what cannot be encrypted
 )
 
+// KeyChange is what becomes of a known node whose key changes without the old key having announced it.
+type KeyChange string
+
+// The choices of KeyChange.
+const (
+	KeyChangeHold   KeyChange = "hold"   // the old key counts until the new one answers and the old one does not
+	KeyChangeAccept KeyChange = "accept" // the record counts
+)
+
 // Discovery is the engine that carries the records of the nodes.
 type Discovery string
 

@@ -118,6 +118,9 @@ func (p *Peer) Applied(now time.Duration, kernel Kernel) {
 // bounds change nothing.
 func (p *Peer) SetPath(now time.Duration, path Path) { p.search.setPath(now, path) }
 
+// Ask asks the peer at once, and again after short pauses until it answers: something depends on whether it does.
+func (p *Peer) Ask(now time.Duration) { p.hurry(now) }
+
 // LargeLost says that large packets to the peer seem to get lost: the size is searched for at once.
 func (p *Peer) LargeLost(now time.Duration) { p.search.suspect(now) }
 
