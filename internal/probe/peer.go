@@ -151,8 +151,9 @@ func (p *Peer) Next() time.Duration {
 	return next
 }
 
-// Request returns the answer to a request of the peer. fragment is the length in bytes of the first fragment, outer
-// IP header included, in which packets of the peer's tunnel arrived lately; 0: they arrived whole.
+// Request returns the answer to a request of the peer. fragment is the length in bytes of the last first fragment,
+// outer IP header included, in which packets of the peer's tunnel arrived within the last second or two; 0: they
+// arrived whole. To answer does not consume it: it says something of the path, not of one packet.
 //
 // A request confirms nothing: that this node decrypts the peer does not say that the peer decrypts this node.
 // But it is reason to ask at once.
