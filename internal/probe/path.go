@@ -57,6 +57,7 @@ type search struct {
 	Path
 	narrow  bool // not even Smallest arrives whole
 	running bool
+	again   bool          // there was cause for another search while this one ran
 	due     time.Duration // when the next search begins
 	ended   time.Duration // when the last one ended
 
@@ -117,11 +118,10 @@ func (s *search) setPath(now time.Duration, path Path) {
 	*s = newSearch(now, path)
 }
 
-// suspect searches again at the time given, unless one runs or is due before.
+// suspect searches again at the time given, or before; after a search that runs.
 func (s *search) suspect(at time.Duration) {
-	if !s.running {
-		s.due = min(s.due, at)
-	}
+	s.again = s.running
+	s.due = min(s.due, at)
 }
 
 func (s *search) begin() {
@@ -203,6 +203,9 @@ func (s *search) advance(now time.Duration) {
 
 func (s *search) end(now time.Duration) {
 	s.running, s.ended, s.due = false, now, now+searchAgain
+	if s.again { // what was found first may be no longer true
+		s.again, s.due = false, now
+	}
 	s.narrow = s.low < s.Smallest
 	s.Size = max(s.low, s.Smallest)
 }

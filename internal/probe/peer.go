@@ -62,7 +62,7 @@ type Peer struct {
 
 	ticked  time.Duration // when Tick ran last
 	next    time.Duration // when the next request is due
-	hurried time.Duration // when there was cause for haste last
+	hurried uint64        // number of the first request since there was cause for haste
 	quick   uint          // requests since then; settled when one of them was answered
 	newest  uint64        // number of the youngest request that was answered
 	// The last small request, until it is answered or its time is over.
@@ -81,7 +81,6 @@ func New(now time.Duration, o Options) *Peer {
 		epoch:   o.Epoch,
 		ticked:  now,
 		next:    now,
-		hurried: now,
 	}
 	if o.Path.Size != 0 && p.search.due == now { // all peers at once, after a restart, would be too much
 		p.search.due += time.Duration(p.random() * float64(searchAgain))
@@ -154,8 +153,9 @@ func (p *Peer) Next() time.Duration {
 	return next
 }
 
-// Request returns the answer to a request of the peer. fragment is the length in bytes of the first fragment, outer
-// IP header included, in which packets of the peer's tunnel arrived lately; 0: they arrived whole.
+// Request returns the answer to a request of the peer. fragment is the length in bytes of the last first fragment,
+// outer IP header included, in which packets of the peer's tunnel arrived within the last second or two; 0: they
+// arrived whole. To answer does not consume it: it says something of the path, not of one packet.
 //
 // A request confirms nothing: that this node decrypts the peer does not say that the peer decrypts this node.
 // But it is reason to ask at once.
@@ -181,11 +181,12 @@ func (p *Peer) Reply(now time.Duration, m Message) {
 	}
 	p.life.reply(now)
 	p.waiting = p.waiting && number < p.awaited
+	informed := number >= p.hurried
 	if number >= p.newest { // or an older word would replace a younger one
 		p.newest = number
-		p.stance.reply(now, asked.at, m.Stance)
+		p.stance.reply(now, informed, m.Stance)
 	}
-	if asked.at >= p.hurried {
+	if informed {
 		p.quick = settled
 		p.next = max(p.next, asked.at+p.pause())
 	}
@@ -234,7 +235,7 @@ func (p *Peer) tell(now time.Duration, before Stance) {
 
 // hurry asks at once, and again after short pauses until a request from now on is answered.
 func (p *Peer) hurry(now time.Duration) {
-	p.hurried, p.quick = now, 0
+	p.hurried, p.quick = p.requests.count, 0
 	earliest := now
 	if last, ok := p.requests.last(); ok {
 		earliest = max(now, last+firstPause)

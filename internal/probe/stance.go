@@ -102,13 +102,13 @@ func (s *stance) request(now time.Duration, said Stance) (differs bool) {
 	return !s.heard || said != s.said
 }
 
-// reply learns from the answer to a request that was sent at asked.
-func (s *stance) reply(now, asked time.Duration, said Stance) {
+// reply learns from the answer to a request. informed says that the request told what own says now.
+func (s *stance) reply(now time.Duration, informed bool, said Stance) {
 	if said.Encrypting && !s.said.Encrypting {
 		s.until = now + inFlight
 	}
 	s.answered, s.heard, s.said, s.adopted = true, true, said, false
-	if s.mode == Observe && asked >= s.since && !said.Enforcing {
+	if s.mode == Observe && informed && !said.Enforcing {
 		s.released = true
 	}
 }

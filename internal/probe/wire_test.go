@@ -26,17 +26,19 @@ type wire struct {
 }
 
 type node struct {
-	peer     *Peer
-	kernel   Kernel
-	dead     bool // the agent: it neither asks nor answers
-	fragment int  // first fragment that arrived last
+	peer   *Peer
+	kernel Kernel
+	dead   bool // the agent: it neither asks nor answers
+	// The first fragment that arrived last, and when it is forgotten.
+	fragment int
+	forget   time.Duration
 }
 
 type flight struct {
-	at   time.Duration
-	to   int
-	size int
-	m    Message
+	at       time.Duration
+	to       int
+	fragment int // length of the first one; 0: whole
+	m        Message
 }
 
 // newWire makes both nodes' Peers at once.
@@ -110,13 +112,19 @@ func (w *wire) send(from int, m Message, size int) {
 	if w.lose != nil && w.lose(from, size) {
 		return
 	}
+	f := flight{at: w.now + latency, to: 1 - from, m: m}
 	if w.mtu != 0 && size+60 > w.mtu {
 		if w.silent {
 			return
 		}
-		w.nodes[1-from].fragment = 20 + (w.mtu-20)/8*8
+		f.fragment = 20 + (w.mtu-20)/8*8
 	}
-	w.flying = append(w.flying, flight{at: w.now + latency, to: 1 - from, size: size, m: m})
+	w.flying = append(w.flying, f)
+}
+
+// fragments says that a node gets first fragments of that length for some time.
+func (w *wire) fragments(to, length int, lasting time.Duration) {
+	w.nodes[to].fragment, w.nodes[to].forget = length, w.now+lasting
 }
 
 func (w *wire) deliver() {
@@ -127,11 +135,16 @@ func (w *wire) deliver() {
 		if f.at > w.now || n.dead {
 			continue
 		}
+		if f.fragment != 0 {
+			w.fragments(f.to, f.fragment, time.Second)
+		}
+		if w.now >= n.forget {
+			n.fragment = 0
+		}
 		if f.m.Kind == Reply {
 			n.peer.Reply(w.now, f.m)
 		} else {
 			answer := n.peer.Request(w.now, f.m, n.fragment)
-			n.fragment = 0
 			w.apply(f.to)
 			w.send(f.to, answer, MinSize)
 		}
