@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -58,6 +59,7 @@ type probing struct {
 type probed struct {
 	*probe.Peer
 	endpoint netip.AddrPort
+	phase    probe.Phase // that was logged
 	// What the state was told last.
 	mode     probe.Mode
 	interval time.Duration
@@ -292,7 +294,9 @@ func (a *agent) settle(now time.Duration) {
 		if !known {
 			continue
 		}
-		path := a.pathOf(key, peer.State(now))
+		state := peer.State(now)
+		a.logPhase(key, peer, state)
+		path := a.pathOf(key, state)
 		paths[key] = path
 		p.applied[key] = probe.Kernel{Sends: path.Send, Enforces: path.Enforce}
 	}
@@ -300,6 +304,20 @@ func (a *agent) settle(now time.Duration) {
 	a.apply(plan.Change{Paths: paths})
 	a.releaseKeys(now)
 	a.showNarrow()
+}
+
+// logPhase logs what has become of a peer.
+func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State) {
+	if state.Phase == peer.phase {
+		return
+	}
+	level := slog.LevelInfo
+	if state.Phase == probe.Stale || state.Phase == probe.Down {
+		level = slog.LevelWarn
+	}
+	node := a.world.Routes().Peers[key].Node
+	a.Log.Log(context.Background(), level, "peer is "+state.Phase.String(), "node", node, "endpoint", peer.endpoint, "before", peer.phase.String())
+	peer.phase = state.Phase
 }
 
 func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
