@@ -61,7 +61,7 @@ func Admit(self cluster.Node, records, before []*Record, policy KeyPolicy) Admis
 	judge := newJudge(self, records, before)
 	var admission Admission
 	for _, record := range sortedByID(records) {
-		if record.ID == self.ID && sameKeys(&record.Node, &self) {
+		if record.ID == self.ID && shareKey(&record.Node, &self) {
 			continue
 		}
 		refusal := judge.refuse(record)
@@ -194,8 +194,8 @@ func sortedByID(records []*Record) []*Record {
 	})
 }
 
-func sameKeys(a, b *cluster.Node) bool {
-	return slices.EqualFunc(a.Keys, b.Keys, func(x, y cluster.Key) bool { return x.Public == y.Public })
+func shareKey(a, b *cluster.Node) bool {
+	return slices.ContainsFunc(a.Keys, func(k cluster.Key) bool { return hasKey(b, k.Public) })
 }
 
 func hasKey(node *cluster.Node, key cluster.PublicKey) bool {

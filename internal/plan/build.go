@@ -11,9 +11,9 @@ import (
 	"warren/internal/probe"
 )
 
-// State is the tunnel and the datapath, as they should be or as they are.
+// State is a tunnel or the datapath, or both, as they should be or as they are.
 type State struct {
-	// Peers of the WireGuard device by public key.
+	// Peers of one WireGuard device by public key.
 	Peers map[cluster.PublicKey]Peer
 	// AllowedIPs has for every prefix the one peer that may send from it and is sent to.
 	AllowedIPs map[netip.Prefix]cluster.PublicKey
@@ -40,12 +40,14 @@ func (s State) Clone() State {
 
 // Routes is how admitted nodes are reached: what turns an IPCache entry into a peer and a device.
 type Routes struct {
-	// Peers by public key.
+	// Peers by public key. A node that replaces its key is here with both; see Peer.In for the port.
 	Peers map[cluster.PublicKey]Peer
 	// Candidates are the peers that have no addresses, since their key is held back.
 	Candidates map[cluster.PublicKey]bool
-	// ByPair finds the peer of a (tunnel endpoint, key) pair.
+	// ByPair finds the key in use of the node with a (tunnel endpoint, key) pair.
 	ByPair map[cluster.Pair]cluster.PublicKey
+	// Twins has for each key of a node with two the other one.
+	Twins map[cluster.PublicKey]cluster.PublicKey
 	// Underlay is the index of the underlay device towards a tunnel endpoint; an endpoint that
 	// is not here is reached by the primary one.
 	Underlay map[netip.Addr]uint32
@@ -53,40 +55,51 @@ type Routes struct {
 	Paths map[cluster.PublicKey]Path
 }
 
-// NewRoutes derives the routes to the admitted peers as seen from self, without devices and paths.
-func NewRoutes(self *cluster.Node, peers []*Record) Routes {
+// NewRoutes derives the routes to the admitted peers as seen from self, without devices. It keeps the paths.
+func NewRoutes(self *cluster.Node, peers []*Record, paths map[cluster.PublicKey]Path) Routes {
 	routes := Routes{
 		Peers:      make(map[cluster.PublicKey]Peer, len(peers)),
 		Candidates: map[cluster.PublicKey]bool{},
 		ByPair:     make(map[cluster.Pair]cluster.PublicKey, len(peers)),
+		Twins:      map[cluster.PublicKey]cluster.PublicKey{},
+		Paths:      paths,
 	}
 	owners := make(map[cluster.Pair]*cluster.Node, len(peers))
 	for _, record := range peers {
 		node := &record.Node
-		peer, epoch, ok := peerOf(self, node)
-		if !ok {
-			continue
+		live := peersOf(self, node)
+		used, _ := keyInUse(node, paths)
+		for _, peer := range live {
+			routes.Peers[peer.Key] = peer
+			pair := cluster.Pair{Endpoint: peer.Endpoint.Addr(), Key: cluster.KeyIDOf(peer.Epoch)}
+			if owner, taken := owners[pair]; !taken || stronger(node, owner) {
+				owners[pair], routes.ByPair[pair] = node, used.Public
+			}
 		}
-		routes.Peers[peer.Key] = peer
-		pair := cluster.Pair{Endpoint: peer.Endpoint.Addr(), Key: cluster.KeyIDOf(epoch)}
-		if owner, taken := owners[pair]; !taken || stronger(node, owner) {
-			owners[pair], routes.ByPair[pair] = node, peer.Key
+		if len(live) == 2 {
+			routes.Twins[live[0].Key], routes.Twins[live[1].Key] = live[1].Key, live[0].Key
 		}
 	}
 	return routes
 }
 
-// peerOf returns the node as a peer of self, by its current key; ok is false if self cannot reach it.
-func peerOf(self, node *cluster.Node) (peer Peer, epoch uint32, ok bool) {
+// peersOf returns the node as a peer of self by each of its live keys; none if self cannot reach it.
+func peersOf(self, node *cluster.Node) []Peer {
 	endpoint, reachable := EndpointOf(self, node)
-	key, hasKey := node.CurrentKey()
-	return Peer{Key: key.Public, Node: node.ID, Endpoint: netip.AddrPortFrom(endpoint, key.Port)}, key.Epoch, reachable && hasKey
+	if !reachable {
+		return nil
+	}
+	var peers []Peer
+	for _, key := range LiveKeys(node) {
+		peers = append(peers, Peer{Key: key.Public, Node: node.ID, Epoch: key.Epoch, Endpoint: netip.AddrPortFrom(endpoint, key.Port)})
+	}
+	return peers
 }
 
 // addCandidates adds peers that can be probed and have no addresses.
 func (r Routes) addCandidates(self *cluster.Node, candidates []*Record) {
 	for _, record := range candidates {
-		if peer, _, ok := peerOf(self, &record.Node); ok {
+		for _, peer := range peersOf(self, &record.Node) {
 			r.Peers[peer.Key], r.Candidates[peer.Key] = peer, true
 		}
 	}
@@ -114,10 +127,20 @@ func (r Routes) Entry(entry ipcache.Entry) Entry {
 		MTU:      path.MTU,
 		Send:     path.Send,
 		Enforce:  path.Enforce,
+		Slot:     path.Slot,
 	}
 }
 
-// Peer returns the peer whose allowed IPs the prefix of the entry belongs to. ok is false for what is
+// Owner returns the peer that the prefix of the entry belongs to in the slot's device.
+func (r Routes) Owner(entry ipcache.Entry, slot Slot) (key cluster.PublicKey, ok bool) {
+	key, ok = r.Peer(entry)
+	if ok && !slot.Holds(r.Peers[key].Epoch) {
+		key, ok = r.Twins[key]
+	}
+	return key, ok
+}
+
+// Peer returns the key by which what the entry stands for is reached. ok is false for what is
 // local, for what shall not be encrypted, and for a pair that no admitted node has: the datapath then
 // hands packets to a device that refuses them, so that such a pair fails closed.
 func (r Routes) Peer(entry ipcache.Entry) (key cluster.PublicKey, ok bool) {
@@ -137,15 +160,25 @@ func (s State) addPeer(key cluster.PublicKey, peer Peer) {
 // ProbePrefix is the allowed IP that only the peer with that key has.
 func ProbePrefix(key cluster.PublicKey) netip.Prefix { return cluster.HostPrefix(probe.Address(key)) }
 
-// Build returns the state that the entries, about so many, call for.
-func Build(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
-	want := newState(len(routes.Peers), size)
-	for key, peer := range routes.Peers {
-		want.addPeer(key, peer)
-	}
+// BuildEntries returns the datapath that the entries, about so many, call for.
+func BuildEntries(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
+	want := State{Entries: make(map[netip.Prefix]Entry, size)}
 	for prefix, entry := range entries {
 		want.Entries[prefix] = routes.Entry(entry)
-		if key, ok := routes.Peer(entry); ok {
+	}
+	return want
+}
+
+// BuildTunnel returns the tunnel that peers and entries, about so many, call for in a slot.
+func BuildTunnel(routes Routes, slot Slot, peers iter.Seq[cluster.PublicKey], entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
+	want := newState(len(routes.Peers), size)
+	for key := range peers {
+		if peer, ok := routes.Peers[key]; ok && slot.Holds(peer.Epoch) {
+			want.addPeer(key, peer.In(slot))
+		}
+	}
+	for prefix, entry := range entries {
+		if key, ok := routes.Owner(entry, slot); ok {
 			want.AllowedIPs[prefix] = key
 		}
 	}

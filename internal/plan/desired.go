@@ -25,8 +25,16 @@ type Peer struct {
 	Key cluster.PublicKey
 	// Node the key belongs to, for logs and tables.
 	Node cluster.NodeID
+	// Epoch of the key, which says in which slots the peer is.
+	Epoch uint32
 	// Endpoint is pinned: set again when WireGuard roams away from it.
 	Endpoint netip.AddrPort
+}
+
+// In returns the peer as the slot's device has it.
+func (p Peer) In(slot Slot) Peer {
+	p.Endpoint = netip.AddrPortFrom(p.Endpoint.Addr(), slot.PeerPort(p.Endpoint.Port()))
+	return p
 }
 
 // Entry is what the datapath knows about a prefix.
@@ -54,12 +62,14 @@ type Entry struct {
 	// Enforce says that the peer encrypts all that it sends to this node: in strict mode what comes
 	// from it in clear is refused.
 	Enforce bool
+	// Slot of the device by which packets to it are encrypted.
+	Slot Slot
 }
 
 // String returns the entry in one line, for golden tests and debug logs.
 func (e Entry) String() string {
-	return fmt.Sprintf("identity %d endpoint %s key %d flags %d mtu %d send %t enforce %t",
-		e.Identity, e.Endpoint, e.Key, e.Flags, e.MTU, e.Send, e.Enforce)
+	return fmt.Sprintf("identity %d endpoint %s key %d flags %d mtu %d send %t enforce %t slot %d",
+		e.Identity, e.Endpoint, e.Key, e.Flags, e.MTU, e.Send, e.Enforce, e.Slot)
 }
 
 // Path is what this node has found out about the way to a peer, in the terms of Entry.
@@ -67,4 +77,5 @@ type Path struct {
 	MTU     uint16
 	Send    bool
 	Enforce bool
+	Slot    Slot
 }

@@ -141,7 +141,7 @@ func TestLocalEntriesComeFirst(t *testing.T) {
 	self, n2 := node("n9", 9, 0), node("n2", 2, 0)
 	world := NewWorld(cluster.SourceDirectory, false)
 	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
-	ops := Diff(world.Want(Scope{All: true}), NewState(), Options{})
+	ops := Diff(wanted(world, Scope{All: true}), NewState(), Options{})
 	var order []string
 	for _, e := range ops.SetEntries {
 		order = append(order, e.Prefix.String())
@@ -163,10 +163,10 @@ func TestOpsAsText(t *testing.T) {
 	world := NewWorld(cluster.SourceDirectory, false)
 	n2, n2New := node("n2", 2, 0), node("n2", 7, 1)
 	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
-	have := world.Want(Scope{All: true})
+	have := wanted(world, Scope{All: true})
 	world.Changed()
 	world.Apply(Change{Upsert: &n2New}) // it lost its disk and made a new key
-	got := Diff(world.Want(world.Changed()), have, Options{Prune: true}).String()
+	got := Diff(wanted(world, world.Changed()), have, Options{Prune: true}).String()
 	want := fmt.Sprintf(`peer %[1]s set: default/n2 at 10.0.0.2:51880
 peer %[1]s gets 10.0.0.2/32
 peer %[1]s gets 10.42.2.0/24

@@ -29,14 +29,13 @@ func LocalFacts(self *cluster.Node) []cluster.Fact {
 }
 
 // PeerFacts is what an admitted record says: all its addresses and prefixes are reached through the
-// tunnel endpoint of the node, with the node's current key.
-func PeerFacts(self, peer *cluster.Node, source cluster.Source) []cluster.Fact {
+// tunnel endpoint of the node, with its key of that epoch; 0: it has none.
+func PeerFacts(self, peer *cluster.Node, source cluster.Source, epoch uint32) []cluster.Fact {
 	endpoint, reachable := EndpointOf(self, peer)
-	key, hasKey := peer.CurrentKey()
-	if !reachable || !hasKey {
+	if !reachable || epoch == 0 {
 		return UnreachableFacts(peer, source)
 	}
-	pair := cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(key.Epoch)}
+	pair := cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(epoch)}
 	return facts(peer, source, func(prefix netip.Prefix, node bool) cluster.Info {
 		info := remoteInfo(node)
 		info.Pair, info.HasPair, info.Owner = pair, true, peer.ID

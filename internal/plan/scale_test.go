@@ -62,16 +62,16 @@ func BenchmarkWorldChange(b *testing.B) {
 		n := bigNode(age % 5000)
 		n.Issued = epoch.Add(time.Duration(age) * time.Second)
 		world.Apply(Change{Upsert: &n})
-		world.Want(world.Changed())
+		wanted(world, world.Changed())
 	}
 }
 
 // BenchmarkWorldBuild is a full look at everything, as at each resync.
 func BenchmarkWorldBuild(b *testing.B) {
 	world := bigWorld()
-	have := world.Want(Scope{All: true})
+	have := wanted(world, Scope{All: true})
 	for b.Loop() {
-		if ops := Diff(world.Want(Scope{All: true}), have, Options{Prune: true}); ops.Len() > 0 {
+		if ops := Diff(wanted(world, Scope{All: true}), have, Options{Prune: true}); ops.Len() > 0 {
 			b.Fatal(ops.Len())
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -40,7 +41,7 @@ func NewWorld(source cluster.Source, holdKeys bool) *World {
 	return &World{
 		source: source, keys: KeyPolicy{Hold: holdKeys, Released: map[cluster.NodeID]cluster.PublicKey{}}, records: map[cluster.NodeID]*Record{}, remembered: map[cluster.NodeID]*Record{},
 		paths: map[cluster.PublicKey]Path{}, moved: map[cluster.PublicKey]bool{},
-		cache: ipcache.New(), routes: NewRoutes(&cluster.Node{}, nil),
+		cache: ipcache.New(), routes: NewRoutes(&cluster.Node{}, nil, nil),
 	}
 }
 
@@ -196,15 +197,15 @@ func (w *World) admit(selfChanged bool) {
 	w.reroute()
 }
 
-// voice is a record that speaks: how strongly, and whether as a peer.
+// voice is a record that speaks: how strongly, and as a peer with which key.
 type voice struct {
 	node   *cluster.Node
-	peer   bool
+	epoch  uint32 // of the key in use; 0: it is no peer
 	source cluster.Source
 }
 
 func (v voice) equal(other voice) bool {
-	return v.peer == other.peer && v.source == other.source && equalNodes(v.node, other.node)
+	return v.epoch == other.epoch && v.source == other.source && equalNodes(v.node, other.node)
 }
 
 func (w *World) nextVoices() map[cluster.NodeID]voice {
@@ -215,7 +216,7 @@ func (w *World) nextVoices() map[cluster.NodeID]voice {
 			if _, remembered := w.remembered[record.ID]; remembered {
 				source = cluster.SourceRestored
 			}
-			all[record.ID] = voice{&record.Node, peer, source}
+			all[record.ID] = voice{&record.Node, w.epochInUse(record, peer), source}
 		}
 	}
 	speak(w.admission.Unreachable, false)
@@ -223,24 +224,28 @@ func (w *World) nextVoices() map[cluster.NodeID]voice {
 	return all
 }
 
-func (w *World) factsOf(v voice) []cluster.Fact {
-	if v.peer {
-		return PeerFacts(&w.self, v.node, v.source)
+func (w *World) epochInUse(record *Record, peer bool) uint32 {
+	if !peer {
+		return 0
 	}
-	return UnreachableFacts(v.node, v.source)
+	key, _ := keyInUse(&record.Node, w.paths)
+	return key.Epoch
 }
 
+func (w *World) factsOf(v voice) []cluster.Fact { return PeerFacts(&w.self, v.node, v.source, v.epoch) }
+
 // reroute follows the peers. A pair that leads to another key than before concerns prefixes that no
-// delta names, so everything is looked at.
+// delta names, so everything is looked at; and so it is when a node begins or ends to have two keys, since
+// all its prefixes get, or lose, a second owner.
 func (w *World) reroute() {
 	old := w.routes
-	w.routes = NewRoutes(&w.self, w.admission.Peers)
+	w.routes = NewRoutes(&w.self, w.admission.Peers, w.paths)
 	w.routes.addCandidates(&w.self, w.admission.Candidates)
-	w.routes.Underlay, w.routes.Paths = w.underlay, w.paths
+	w.routes.Underlay = w.underlay
+	w.changed.All = w.changed.All || !maps.Equal(w.routes.Twins, old.Twins)
 	for pair, key := range w.routes.ByPair {
 		if before, ok := old.ByPair[pair]; !ok || before != key {
-			w.changed.All = w.changed.All || ok
-			w.changed.addPeer(key)
+			w.followPair(before, key)
 		}
 	}
 	for key, peer := range w.routes.Peers {
@@ -254,6 +259,16 @@ func (w *World) reroute() {
 			delete(w.paths, key)
 		}
 	}
+}
+
+// followPair notes that a pair leads to another key than before, if it led to one.
+func (w *World) followPair(before, key cluster.PublicKey) {
+	w.changed.addPeer(key)
+	if twin, ok := w.routes.Twins[key]; ok && twin == before {
+		w.moved[key] = true
+		return
+	}
+	w.changed.All = w.changed.All || before != cluster.PublicKey{}
 }
 
 func (w *World) note(deltas []ipcache.Delta) {
@@ -287,24 +302,78 @@ func (w *World) followPaths() {
 	clear(w.moved)
 }
 
-// Want returns the state that this node must have, as far as it is in scope.
-func (w *World) Want(scope Scope) State {
+// WantEntries returns the entries that the datapath must have, as far as they are in scope.
+func (w *World) WantEntries(scope Scope) State {
+	entries, size := w.entries(scope)
+	return BuildEntries(w.routes, entries, size)
+}
+
+// WantTunnel returns what the slot's device must have, as far as it is in scope.
+func (w *World) WantTunnel(scope Scope, slot Slot) State {
+	peers := maps.Keys(scope.Peers)
 	if scope.All {
-		return Build(w.routes, w.cache.All(), w.cache.Len())
+		peers = maps.Keys(w.routes.Peers)
 	}
-	want := Build(Routes{ByPair: w.routes.ByPair, Underlay: w.routes.Underlay, Paths: w.paths}, func(yield func(netip.Prefix, ipcache.Entry) bool) {
+	entries, size := w.entries(scope)
+	return BuildTunnel(w.routes, slot, peers, entries, size)
+}
+
+// entries are those of the IPCache that are in scope, about so many.
+func (w *World) entries(scope Scope) (entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) {
+	if scope.All {
+		return w.cache.All(), w.cache.Len()
+	}
+	return func(yield func(netip.Prefix, ipcache.Entry) bool) {
 		for prefix := range scope.Prefixes {
 			if entry, ok := w.cache.Get(prefix); ok && !yield(prefix, entry) {
 				return
 			}
 		}
-	}, len(scope.Prefixes))
-	for key := range scope.Peers {
-		if peer, ok := w.routes.Peers[key]; ok {
-			want.addPeer(key, peer)
+	}, len(scope.Prefixes)
+}
+
+// Slots returns, in order, the slots that this node needs: for each of its keys those in which there is a
+// peer, and at least one.
+func (w *World) Slots() []Slot {
+	var used [Slots]bool
+	for _, own := range LiveKeys(&w.self) {
+		used[SlotOf(own.Epoch, 1)] = used[SlotOf(own.Epoch, 1)] || len(w.routes.Peers) == 0
+		for _, peer := range w.routes.Peers {
+			used[SlotOf(own.Epoch, peer.Epoch)] = true
 		}
 	}
-	return want
+	var slots []Slot
+	for slot := range Slot(Slots) {
+		if used[slot] {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
+
+// KeyInUse returns the key by which an admitted node is reached.
+func (w *World) KeyInUse(id cluster.NodeID) (key cluster.Key, ok bool) {
+	if record, known := w.peer(id); known {
+		return keyInUse(&record.Node, w.paths)
+	}
+	return cluster.Key{}, false
+}
+
+// PeerKeys returns the live keys of an admitted node, newest first.
+func (w *World) PeerKeys(id cluster.NodeID) []cluster.Key {
+	if record, known := w.peer(id); known {
+		return LiveKeys(&record.Node)
+	}
+	return nil
+}
+
+// peer finds an admitted record.
+func (w *World) peer(id cluster.NodeID) (*Record, bool) {
+	i, found := slices.BinarySearchFunc(w.admission.Peers, id, func(r *Record, id cluster.NodeID) int { return r.ID.Compare(id) })
+	if !found {
+		return nil, false
+	}
+	return w.admission.Peers[i], true
 }
 
 // Self returns this node's own record.
@@ -340,14 +409,13 @@ func (w *World) Remembered() []cluster.NodeID {
 func (w *World) Routes() Routes { return w.routes }
 
 // Endpoint returns the endpoint as Diff should see it: WireGuard may have roamed to another address of
-// the same node, with the right port, and is left there; anything else is not the node's.
-func (w *World) Endpoint(key cluster.PublicKey, actual netip.AddrPort) netip.AddrPort {
+// the same node, with the slot's port, and is left there; anything else is not the node's.
+func (w *World) Endpoint(slot Slot, key cluster.PublicKey, actual netip.AddrPort) netip.AddrPort {
 	want, ok := w.routes.Peers[key]
-	if !ok || actual.Port() != want.Endpoint.Port() {
+	if want = want.In(slot); !ok || actual.Port() != want.Endpoint.Port() {
 		return actual
 	}
-	i, found := slices.BinarySearchFunc(w.admission.Peers, want.Node, func(r *Record, id cluster.NodeID) int { return r.ID.Compare(id) })
-	if found && slices.Contains(w.admission.Peers[i].Addresses, actual.Addr()) {
+	if record, found := w.peer(want.Node); found && slices.Contains(record.Addresses, actual.Addr()) {
 		return want.Endpoint
 	}
 	return actual

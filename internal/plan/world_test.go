@@ -30,10 +30,41 @@ func anyChange(t *rapid.T) Change {
 	return Change{Upsert: &n}
 }
 
+// anyRotation adds keys of later epochs to a record, and may take away the first.
+func anyRotation(t *rapid.T, n *cluster.Node) {
+	for epoch := uint32(2); epoch <= 3 && len(n.Keys) > 0 && rapid.Bool().Draw(t, "another key"); epoch++ {
+		n.Keys = append(n.Keys, cluster.Key{Public: publicKey(rapid.ByteRange(1, 9).Draw(t, "its public key")), Epoch: epoch, Port: cluster.DefaultPort + 1})
+	}
+	if len(n.Keys) > 1 && rapid.Bool().Draw(t, "without the first") {
+		n.Keys = n.Keys[1:]
+	}
+}
+
+// wanted is what a node whose key has never changed, like those of its peers, must have.
+func wanted(w *World, scope Scope) State {
+	state := w.WantTunnel(scope, 0)
+	state.Entries = w.WantEntries(scope).Entries
+	return state
+}
+
 // anyPath draws news about the way to one of the keys that anyChange draws.
 func anyPath(t *rapid.T) Change {
 	path := Path{MTU: uint16(rapid.SampledFrom([]int{0, 1280, 1408}).Draw(t, "mtu")), Send: rapid.Bool().Draw(t, "send")}
-	return Change{Paths: map[cluster.PublicKey]Path{publicKey(rapid.ByteRange(1, 5).Draw(t, "key")): path}}
+	return Change{Paths: map[cluster.PublicKey]Path{publicKey(rapid.ByteRange(1, 9).Draw(t, "key")): path}}
+}
+
+// followed is a node that is kept as a world wants it, by changes alone.
+type followed struct {
+	entries State
+	tunnels [Slots]State
+}
+
+func (f *followed) follow(w *World) {
+	scope := w.Changed()
+	f.entries.Apply(Diff(w.WantEntries(scope), scope.Of(f.entries), Options{Prune: true}))
+	for slot := range Slot(Slots) {
+		f.tunnels[slot].Apply(Diff(w.WantTunnel(scope, slot), scope.Of(f.tunnels[slot]), Options{Prune: true}))
+	}
 }
 
 // TestWorldChangesAreComplete follows a world by its changes alone and compares with building anew.
@@ -42,9 +73,13 @@ func TestWorldChangesAreComplete(t *testing.T) {
 		world := NewWorld(cluster.SourceDirectory, false)
 		self := node("n1", 1, 0)
 		world.Apply(Change{Self: &self})
-		have := NewState()
+		have := followed{NewState(), [Slots]State{NewState(), NewState(), NewState(), NewState()}}
 		for range rapid.IntRange(1, 15).Draw(t, "rounds") {
-			world.Apply(anyChange(t))
+			change := anyChange(t)
+			if change.Upsert != nil {
+				anyRotation(t, change.Upsert)
+			}
+			world.Apply(change)
 			if rapid.Bool().Draw(t, "path change") {
 				world.Apply(anyPath(t))
 			}
@@ -52,14 +87,19 @@ func TestWorldChangesAreComplete(t *testing.T) {
 				self.Prefixes = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.42.%d.0/24", rapid.IntRange(1, 5).Draw(t, "own")))}
 				world.Apply(Change{Self: &self})
 			}
-			scope := world.Changed()
-			have.Apply(Diff(world.Want(scope), scope.Of(have), Options{Prune: true}))
-			if diff := cmp.Diff(world.Want(Scope{All: true}), have, byValue); diff != "" {
-				t.Fatalf("followed by changes (-want +got):\n%s", diff)
+			have.follow(world)
+			all := Scope{All: true}
+			if diff := cmp.Diff(world.WantEntries(all).Entries, have.entries.Entries, byValue); diff != "" {
+				t.Fatalf("entries, followed by changes (-want +got):\n%s", diff)
 			}
-			for prefix, key := range have.AllowedIPs {
-				if _, ok := have.Peers[key]; !ok {
-					t.Fatalf("%s is given to a peer that is not there", prefix)
+			for slot, tunnel := range have.tunnels {
+				if diff := cmp.Diff(world.WantTunnel(all, Slot(slot)), tunnel, byValue); diff != "" {
+					t.Fatalf("slot %d, followed by changes (-want +got):\n%s", slot, diff)
+				}
+				for prefix, key := range tunnel.AllowedIPs {
+					if _, ok := tunnel.Peers[key]; !ok {
+						t.Fatalf("slot %d: %s is given to a peer that is not there", slot, prefix)
+					}
 				}
 			}
 		}
@@ -91,7 +131,7 @@ func TestWorldForgetsTheOrder(t *testing.T) {
 			fresh.Apply(Change{Upsert: &n})
 		}
 		fresh.Apply(Change{Self: &self}) // last, for once
-		if diff := cmp.Diff(fresh.Want(Scope{All: true}), world.Want(Scope{All: true}), byValue); diff != "" {
+		if diff := cmp.Diff(wanted(fresh, Scope{All: true}), wanted(world, Scope{All: true}), byValue); diff != "" {
 			t.Fatalf("by history, not by facts (-fresh +history):\n%s", diff)
 		}
 	})
@@ -137,7 +177,7 @@ func TestWorldSituations(t *testing.T) {
 			for _, n := range test.records {
 				world.Apply(Change{Upsert: &n})
 			}
-			state := world.Want(Scope{All: true})
+			state := wanted(world, Scope{All: true})
 			prefix := netip.MustParsePrefix(test.prefix)
 			if diff := cmp.Diff(test.entry, state.Entries[prefix], byValue); diff != "" {
 				t.Errorf("entry (-want +got):\n%s", diff)
@@ -161,7 +201,7 @@ func TestEndpointRoaming(t *testing.T) {
 		{"at another port", "10.0.0.2:4000", "10.0.0.2:4000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := world.Endpoint(publicKey(2), netip.MustParseAddrPort(test.actual))
+			got := world.Endpoint(0, publicKey(2), netip.MustParseAddrPort(test.actual))
 			if got.String() != test.want {
 				t.Errorf("seen as %s, want %s", got, test.want)
 			}
@@ -177,12 +217,12 @@ func TestMemoriesGoWhenSynced(t *testing.T) {
 		remembering, fresh := NewWorld(cluster.SourceDirectory, false), NewWorld(cluster.SourceDirectory, false)
 		remembering.Apply(Change{Self: &self}, Change{Remember: []cluster.Node{node("n2", 2, 0), node("n4", 4, 0)}})
 		fresh.Apply(Change{Self: &self})
-		if got := remembering.Want(Scope{All: true}).AllowedIPs[netip.MustParsePrefix("10.42.2.0/24")]; got != publicKey(2) {
+		if got := wanted(remembering, Scope{All: true}).AllowedIPs[netip.MustParsePrefix("10.42.2.0/24")]; got != publicKey(2) {
 			t.Fatalf("before any record, 10.42.2.0/24 goes to %s", got.Short())
 		}
 		apiServer := []cluster.Fact{{Prefix: netip.MustParsePrefix("10.0.0.2/32"), Info: cluster.Info{Labels: []string{"reserved:kube-apiserver"}}}}
 		remembering.Apply(Change{Statement: &Statement{Source: cluster.SourceRestored, Resource: "file/apiserver.yaml", Facts: apiServer}})
-		have := remembering.Want(remembering.Changed())
+		have := wanted(remembering, remembering.Changed())
 		for range rapid.IntRange(0, 8).Draw(t, "changes") {
 			change := anyChange(t)
 			if n := change.Upsert; n != nil {
@@ -200,8 +240,8 @@ func TestMemoriesGoWhenSynced(t *testing.T) {
 		}
 		remembering.Apply(changes...)
 		scope := remembering.Changed()
-		have.Apply(Diff(remembering.Want(scope), scope.Of(have), Options{Prune: true}))
-		if diff := cmp.Diff(fresh.Want(Scope{All: true}), have, byValue); diff != "" {
+		have.Apply(Diff(wanted(remembering, scope), scope.Of(have), Options{Prune: true}))
+		if diff := cmp.Diff(wanted(fresh, Scope{All: true}), have, byValue); diff != "" {
 			t.Fatalf("after Synced (-fresh +remembering):\n%s", diff)
 		}
 	})
@@ -223,7 +263,7 @@ func TestWorldNeedsNoTurnOfNodeAndAPIServer(t *testing.T) {
 			for _, change := range order {
 				world.Apply(change)
 			}
-			state := world.Want(Scope{All: true})
+			state := wanted(world, Scope{All: true})
 			want := Entry{Identity: 7, Endpoint: n2.Addresses[0], Key: 1, HasPair: true, Flags: cluster.FlagNode}
 			prefix := netip.MustParsePrefix("10.0.0.2/32")
 			if diff := cmp.Diff(want, state.Entries[prefix], byValue); diff != "" {
