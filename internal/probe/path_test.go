@@ -176,25 +176,35 @@ func largeProbes(w *wire, d time.Duration) (count int) {
 	return count
 }
 
-// What fragments give cause for must not go on for ever where fragments do.
+// Where not even the smallest size arrives whole, fragments go on, and are no news.
+func TestNarrowPathIsNotSearchedForItsFragments(t *testing.T) {
+	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w.mtu = 1300
+	w.run(10 * time.Second)
+	w.fragments(1, 1300, time.Hour)
+	if got := largeProbes(w, 5*time.Minute); got != 0 {
+		t.Errorf("%d large probes in five minutes after the first search, want none", got)
+	}
+}
+
+// Fragments that no large probe meets give cause for one search in a minute.
 func TestFragmentsDoNotKeepTheSearchGoing(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		mtu, fragment int
-		most          int // large probes in five minutes after the first search
-	}{
-		{"a path on which the smallest size does not arrive whole", 1300, 1300, 0},
-		{"fragments that no probe meets", 0, 1396, 4},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
-			w.mtu = test.mtu
-			w.run(10 * time.Second)
-			w.fragments(1, test.fragment, time.Hour)
-			if got := largeProbes(w, 5*time.Minute); got > test.most {
-				t.Errorf("%d large probes in five minutes, want %d at most", got, test.most)
-			}
-		})
+	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w.run(10 * time.Second)
+	searches := 0
+	w.lose = func(from, size int) bool {
+		switch {
+		case from != 0:
+		case size == MinSize:
+			w.fragments(1, 1396, time.Hour)
+		default:
+			w.fragments(1, 0, 0)
+			searches++
+		}
+		return false
+	}
+	if w.run(5 * time.Minute); searches < 3 || searches > 5 {
+		t.Errorf("%d searches in five minutes, want one in each", searches)
 	}
 }
 
