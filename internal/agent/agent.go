@@ -22,15 +22,10 @@ import (
 	"warren/internal/ipcache"
 	"warren/internal/netdev"
 	"warren/internal/plan"
-	"warren/internal/wireguard"
-	"warren/internal/wireguard/userspace"
 )
 
 // ErrRunning says that an agent has the run directory.
 var ErrRunning = errors.New("another agent runs")
-
-// keyFile is the name of the private key in the state directory.
-const keyFile = "private.key"
 
 // Options of Run; all are needed.
 type Options struct {
@@ -54,22 +49,22 @@ type agent struct {
 	// configured is the mode that the configuration says; commanded says that another one was set.
 	configured config.Mode
 	commanded  bool
-	key        cluster.PrivateKey
+	// keys are this node's own, oldest first; two while the older one is being replaced.
+	keys []ownKey
 
-	links  *netdev.Netdev
-	wg     *wireguard.Device
-	device tunnelDevice
-	data   *datapath.Datapath
-	folder *dir.Dir
+	links   *netdev.Netdev
+	tunnels [plan.Slots]*tunnel // nil where this node has no device
+	data    *datapath.Datapath
+	folder  *dir.Dir
 
 	world       *plan.World
 	departures  *plan.Departures
 	probing     *probing
-	leave       *leaving   // nil while this node stays
-	have        plan.State // what the kernel has, as last read or written
-	pending     plan.Scope // what is still to be looked at
-	watchdog    *plan.Watchdog
-	traffic     map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
+	leave       *leaving       // nil while this node stays
+	rotation    *plan.Rotation // nil while this node has one key
+	rotated     time.Time      // when the rotation was looked at last
+	have        plan.State     // the entries that the kernel has, as last read or written
+	pending     plan.Scope     // what is still to be looked at
 	synced      bool
 	memory      memory
 	view        view
@@ -95,6 +90,7 @@ type view struct {
 	mode        config.Mode // of the programs
 	published   bool
 	complete    bool // the last round did everything
+	swept       bool // devices that an earlier agent had no use for are gone
 }
 
 // Run runs the agent until ctx ends. It leaves device, programs and maps in place. An error means that
@@ -115,7 +111,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer servers.close()
-	o.Log.Info("agent starts", "version", o.Version, "node", a.id, "public_key", a.key.Public(), "mode", o.Config.Mode)
+	o.Log.Info("agent starts", "version", o.Version, "node", a.id, "public_key", a.newest().public, "epoch", a.newest().epoch, "mode", o.Config.Mode)
 	defer o.Log.Info("agent ends; the datapath stays in place")
 	return a.run(ctx, servers)
 }
@@ -146,22 +142,19 @@ func open(o Options) (*agent, error) {
 		Options: o, configured: o.Config.Mode, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
 		world: plan.NewWorld(cluster.SourceDirectory, o.Config.KeyChange == config.KeyChangeHold), have: plan.NewState(), pending: plan.Scope{All: true},
 	}
-	a.watchdog = plan.NewWatchdog()
 	a.departures = plan.NewDepartures(holdRule(o.Config))
 	a.world.Watch = func(deltas []ipcache.Delta) { a.watchers.send(deltas, time.Now()) }
 	var err error
 	if a.id, err = o.Config.NodeID(); err != nil {
 		return nil, err
 	}
-	var created bool
-	keyPath := filepath.Join(o.Config.StateDir, keyFile)
-	if a.key, created, err = wireguard.LoadOrCreateKey(keyPath); err != nil {
+	if a.keys, err = a.ownKeys().load(); err != nil {
 		return nil, err
 	}
-	if created {
-		o.Log.Info("private key created", "path", keyPath, "public_key", a.key.Public())
+	if len(a.keys) > 1 {
+		a.rotation = plan.NewRotation(a.newest().made)
 	}
-	a.probing = newProbing(a.key.Public())
+	a.probing = newProbing()
 	if err := a.openDrivers(); err != nil {
 		a.close()
 		return nil, err
@@ -177,11 +170,6 @@ func (a *agent) openDrivers() (err error) {
 	if a.links, err = netdev.Open(); err != nil {
 		return err
 	}
-	if a.wg, err = wireguard.Open(c.Device, a.Log); err != nil {
-		return err
-	}
-	process := userspace.NewTunnel(userspace.TunnelOptions{Executable: a.Executable, Device: c.Device, RunDir: c.RunDir}, a.Log)
-	a.device = tunnelDevice{engine: c.Engine, links: a.links, process: process}
 	var attach datapath.AttachMode
 	if err := attach.UnmarshalText([]byte(c.Attach)); err != nil {
 		return err
@@ -198,12 +186,13 @@ func (a *agent) openDrivers() (err error) {
 }
 
 func (a *agent) close() {
-	a.probing.close()
+	for _, t := range a.tunnels {
+		if t != nil {
+			t.close()
+		}
+	}
 	if a.data != nil {
 		_ = a.data.Close()
-	}
-	if a.wg != nil {
-		_ = a.wg.Close()
 	}
 	if a.links != nil {
 		a.links.Close()
@@ -306,6 +295,7 @@ func (a *agent) untilDue() time.Duration {
 	if a.leave != nil {
 		next = min(next, leaveStep)
 	}
+	next = min(next, time.Until(a.rotationDue()))
 	if at, stale := a.memory.due(); a.synced && stale {
 		next = min(next, time.Until(at))
 	}
@@ -316,6 +306,7 @@ func (a *agent) untilDue() time.Duration {
 func (a *agent) doDue() {
 	a.letGo(time.Now())
 	a.advanceLeave()
+	a.advanceRotation(time.Now())
 	now := monotonic()
 	a.probe(now)
 	a.settle(now)
@@ -380,6 +371,7 @@ func (a *agent) apply(changes ...plan.Change) {
 	before := a.world.Admission().Peers
 	a.world.Apply(changes...)
 	a.pending.Add(a.world.Changed())
+	a.view.complete = a.view.complete && !a.lacksTunnel()
 	a.memory.stale = a.memory.stale || !slices.EqualFunc(before, a.world.Admission().Peers, sayTheSame)
 	a.problems.set("admission", refusals(a.world), time.Now(), a.Log)
 }

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"warren/internal/api"
 	"warren/internal/config"
 	"warren/internal/datapath"
 	"warren/internal/discovery/dir"
 	"warren/internal/netdev"
+	"warren/internal/plan"
 )
 
 // CleanupOptions of Cleanup; Config and Log are needed.
@@ -39,15 +42,23 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 		return err
 	}
 	defer links.Close()
-	device := tunnelDevice{links: links}
 	// The record first: the others stop sending. The programs before the device: what is still sent
 	// to it would be dropped.
 	return errors.Join(
 		withdraw(ctx, o),
 		datapath.Cleanup(o.Config.BPFDir, links.Filters(), o.Log),
-		device.remove(ctx, o.Config.Device),
+		removeDevices(ctx, links, o.Config.Device),
 		removeFiles(o),
 	)
+}
+
+func removeDevices(ctx context.Context, links *netdev.Netdev, base string) error {
+	var problems []error
+	for slot := range plan.Slot(plan.Slots) {
+		device := tunnelDevice{links: links}
+		problems = append(problems, device.remove(ctx, slot.Device(base)))
+	}
+	return errors.Join(problems...)
 }
 
 func withdraw(ctx context.Context, o CleanupOptions) error {
@@ -62,13 +73,20 @@ func withdraw(ctx context.Context, o CleanupOptions) error {
 func removeFiles(o CleanupOptions) error {
 	run := o.Config.RunDir
 	paths := []string{filepath.Join(run, api.SocketName), filepath.Join(run, "agent.lock")}
-	logs, err := filepath.Glob(filepath.Join(run, "tunnel-"+o.Config.Device+".*"))
-	if err != nil {
-		return fmt.Errorf("list the run directory: %w", err)
+	for slot := range plan.Slot(plan.Slots) {
+		logs, err := filepath.Glob(filepath.Join(run, "tunnel-"+slot.Device(o.Config.Device)+".*"))
+		if err != nil {
+			return fmt.Errorf("list the run directory: %w", err)
+		}
+		paths = append(paths, logs...)
 	}
-	paths = append(paths, logs...)
 	if o.Purge {
-		for _, name := range []string{keyFile, snapshotFile, modeFile} {
+		keys, err := ownKeys{o.Config.StateDir}.paths()
+		if err != nil {
+			return err
+		}
+		paths = slices.AppendSeq(paths, maps.Values(keys))
+		for _, name := range []string{snapshotFile, modeFile} {
 			paths = append(paths, filepath.Join(o.Config.StateDir, name))
 		}
 	}

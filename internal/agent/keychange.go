@@ -13,42 +13,40 @@ import (
 func (a *agent) releaseKeys(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
 		fresh, _ := record.CurrentKey()
-		old, known := a.keyOf(record.ID)
-		if !known || !a.answers(fresh.Public, now) || !a.silent(old, now) {
+		old, known := a.world.KeyInUse(record.ID)
+		if !known || !a.answers(fresh.Public, now) || !a.silent(old.Public, now) {
 			continue
 		}
 		a.Log.Warn("a node's key has changed without announcement; the new one answers, and the old one does not",
-			"node", record.ID, "old_key", old, "public_key", fresh.Public)
+			"node", record.ID, "old_key", old.Public, "public_key", fresh.Public)
 		a.keyChanges++
 		a.apply(plan.Change{Release: &plan.KeyRelease{Node: record.ID, Key: fresh.Public}})
+		a.probing.touch(fresh.Public)
 	}
 }
 
-// keyOf returns the key with which a node is admitted.
-func (a *agent) keyOf(id cluster.NodeID) (cluster.PublicKey, bool) {
-	for _, peer := range a.world.Admission().Peers {
-		if peer.ID == id {
-			key, ok := peer.CurrentKey()
-			return key.Public, ok
+// answers reports whether the peer with that key answers through any device.
+func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
+	for _, peer := range a.probing.channels(key) {
+		if peer.State(now).Phase == probe.Confirmed {
+			return true
 		}
 	}
-	return cluster.PublicKey{}, false
-}
-
-func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
-	peer, known := a.probing.peers[key]
-	return known && peer.State(now).Phase == probe.Confirmed
+	return false
 }
 
 // silent reports whether the peer was asked and does not answer, or has not answered yet.
 func (a *agent) silent(key cluster.PublicKey, now time.Duration) bool {
-	peer, known := a.probing.peers[key]
-	if !known {
-		return false
+	asked := false
+	for _, peer := range a.probing.channels(key) {
+		state := peer.State(now)
+		unanswered := state.Phase == probe.Configured && now-state.Since > silentAfter
+		if !unanswered && state.Phase != probe.Stale && state.Phase != probe.Down {
+			return false
+		}
+		asked = true
 	}
-	state := peer.State(now)
-	unanswered := state.Phase == probe.Configured && now-state.Since > silentAfter
-	return unanswered || state.Phase == probe.Stale || state.Phase == probe.Down
+	return asked
 }
 
 // silentAfter is how long a peer that never answered this agent is waited for.
@@ -57,9 +55,12 @@ const silentAfter = 2 * time.Second
 // askAgain has the present keys of nodes with a held one asked at once.
 func (a *agent) askAgain(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
-		key, _ := a.keyOf(record.ID)
-		if !a.probing.doubted[key] && a.probing.do(key, func(peer *probe.Peer) { peer.Ask(now) }) {
-			a.probing.doubted[key] = true
+		key, _ := a.world.KeyInUse(record.ID)
+		if a.probing.doubted[key.Public] {
+			continue
+		}
+		for c := range a.probing.channels(key.Public) {
+			a.probing.doubted[key.Public] = a.probing.do(c, func(peer *probe.Peer) { peer.Ask(now) })
 		}
 	}
 }

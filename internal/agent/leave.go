@@ -82,25 +82,22 @@ func (a *agent) advanceLeave() {
 // askAll asks every peer until it answers no more.
 func (a *agent) askAll() {
 	now := monotonic()
-	for key := range a.probing.peers {
-		a.probing.do(key, func(peer *probe.Peer) { peer.Ask(now) })
+	for c := range a.probing.peers {
+		a.probing.do(c, func(peer *probe.Peer) { peer.Ask(now) })
 	}
 }
 
 // waitingFor returns the peers, by name, that the stage waits for.
 func (a *agent) waitingFor() []string {
 	now, names := monotonic(), []string{}
-	for key, peer := range a.world.Routes().Peers {
-		probed, known := a.probing.peers[key]
-		if !known {
-			continue
-		}
-		holdsOn := a.world.Routes().Paths[key].Send
+	for _, record := range a.world.Admission().Peers {
+		key, _ := a.world.KeyInUse(record.ID)
+		holdsOn := a.world.Routes().Paths[key.Public].Send
 		if a.leave.stage == api.LeaveWithdrawn {
-			holdsOn = probed.State(now).Phase == probe.Confirmed
+			holdsOn = a.answers(key.Public, now)
 		}
 		if holdsOn {
-			names = append(names, peer.Node.Name)
+			names = append(names, record.ID.Name)
 		}
 	}
 	slices.Sort(names)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -16,7 +17,6 @@ import (
 	"warren/internal/cluster"
 	"warren/internal/config"
 	"warren/internal/datapath"
-	"warren/internal/netdev"
 	"warren/internal/plan"
 	"warren/internal/probe"
 )
@@ -38,26 +38,30 @@ const (
 // loop touches it.
 type probing struct {
 	started  time.Duration
-	own      netip.Addr
-	tunnel   *netdev.Injector // nil without device
-	ifindex  uint32
-	peers    map[cluster.PublicKey]*probed
-	keys     map[netip.Addr]cluster.PublicKey // by probe address
-	schedule *probe.Schedule[cluster.PublicKey]
+	peers    map[channel]*probed
+	keys     map[netip.Addr]plan.Peer // by probe address
+	schedule *probe.Schedule[channel]
 	// adopted is what the kernel did for peers when this agent found it.
-	adopted map[cluster.PublicKey]plan.Path
+	adopted map[channel]plan.Path
 	// touched are peers of which something may have changed since settle looked, at settled.
-	touched map[cluster.PublicKey]bool
+	touched map[channel]bool
 	settled time.Duration
 	// doubted are keys that were asked again because their node has another one.
 	doubted map[cluster.PublicKey]bool
 	// applied are peers whose path is being written.
-	applied map[cluster.PublicKey]probe.Kernel
+	applied map[channel]probe.Kernel
 }
 
-// probed is a peer with the endpoint for which its state holds.
+// channel is the way to one key of a peer with one own key: that of the slot.
+type channel struct {
+	slot plan.Slot
+	peer cluster.PublicKey
+}
+
+// probed is a channel with the endpoint for which its state holds.
 type probed struct {
 	*probe.Peer
+	node     cluster.NodeID
 	endpoint netip.AddrPort
 	phase    probe.Phase // that was logged
 	// What the state was told last.
@@ -67,12 +71,12 @@ type probed struct {
 	leaving  bool
 }
 
-func newProbing(own cluster.PublicKey) *probing {
+func newProbing() *probing {
 	return &probing{
-		started: monotonic(), own: probe.Address(own),
-		peers: map[cluster.PublicKey]*probed{}, keys: map[netip.Addr]cluster.PublicKey{},
-		schedule: probe.NewSchedule[cluster.PublicKey](probe.ScheduleOptions{}),
-		doubted:  map[cluster.PublicKey]bool{}, touched: map[cluster.PublicKey]bool{}, applied: map[cluster.PublicKey]probe.Kernel{},
+		started: monotonic(),
+		peers:   map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
+		schedule: probe.NewSchedule[channel](probe.ScheduleOptions{}),
+		doubted:  map[cluster.PublicKey]bool{}, touched: map[channel]bool{}, applied: map[channel]probe.Kernel{},
 	}
 }
 
@@ -83,33 +87,32 @@ func monotonic() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-func (p *probing) close() {
-	if p.tunnel != nil {
-		p.tunnel.Close()
-	}
-}
-
-// use sends through the device from now on.
-func (p *probing) use(ifindex uint32) error {
-	if p.tunnel != nil && p.ifindex == ifindex {
-		return nil
-	}
-	tunnel, err := netdev.OpenInjector(ifindex)
-	if err != nil {
-		return err
-	}
-	p.close()
-	p.tunnel, p.ifindex = tunnel, ifindex
-	return nil
-}
-
-// do changes the state of a peer. It reports whether there is one.
-func (p *probing) do(key cluster.PublicKey, change func(*probe.Peer)) bool {
-	known := p.schedule.Do(key, change)
+// do changes the state of a channel. It reports whether there is one.
+func (p *probing) do(c channel, change func(*probe.Peer)) bool {
+	known := p.schedule.Do(c, change)
 	if known {
-		p.touched[key] = true
+		p.touched[c] = true
 	}
 	return known
+}
+
+// channels yields those to a key of a peer: one for each own key.
+func (p *probing) channels(key cluster.PublicKey) iter.Seq2[channel, *probed] {
+	return func(yield func(channel, *probed) bool) {
+		for slot := range plan.Slot(plan.Slots) {
+			c := channel{slot, key}
+			if peer, known := p.peers[c]; known && !yield(c, peer) {
+				return
+			}
+		}
+	}
+}
+
+// touch has settle look at a peer.
+func (p *probing) touch(key cluster.PublicKey) {
+	for c := range p.channels(key) {
+		p.touched[c] = true
+	}
 }
 
 // adoptPaths makes what the kernel does for peers count until they have been asked: encryption that is there
@@ -118,52 +121,93 @@ func (a *agent) adoptPaths() {
 	if a.probing.adopted != nil {
 		return
 	}
-	a.probing.adopted = map[cluster.PublicKey]plan.Path{}
-	for prefix, key := range a.have.AllowedIPs {
-		entry := a.have.Entries[prefix]
-		if path := (plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce}); path != (plan.Path{}) {
-			a.probing.adopted[key] = path
+	a.probing.adopted = map[channel]plan.Path{}
+	paths := map[cluster.PublicKey]plan.Path{}
+	for _, t := range a.tunnelsInUse() {
+		for prefix, key := range t.have.AllowedIPs {
+			entry := a.have.Entries[prefix]
+			path := plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce, Slot: entry.Slot}
+			if path != (plan.Path{}) && path.Slot == t.slot {
+				a.probing.adopted[channel{t.slot, key}], paths[key] = path, path
+			}
 		}
 	}
-	a.apply(plan.Change{Paths: a.probing.adopted})
+	a.apply(plan.Change{Paths: paths})
 }
 
-// followPeers begins to ask the peers that the device has by now, and forgets those that are gone. A peer is
+// followPeers begins to ask the peers that the devices have by now, and forgets those that are gone. A peer is
 // asked only when the disk has its record: an answer makes this node encrypt, and nothing else would tell it
 // after a reboot how the peer is reached.
 func (a *agent) followPeers(now time.Duration) {
-	p, routes := a.probing, a.world.Routes()
-	for key := range p.peers {
-		if peer, ok := routes.Peers[key]; !ok || peer.Endpoint != p.peers[key].endpoint {
-			p.schedule.Remove(key)
-			delete(p.peers, key)
-			delete(p.keys, probe.Address(key))
-			delete(p.doubted, key)
+	p, want := a.probing, a.wantedChannels()
+	for c, peer := range p.peers {
+		if want[c].Endpoint != peer.endpoint {
+			p.schedule.Remove(c)
+			delete(p.peers, c)
+			delete(p.doubted, c.peer)
 		}
 	}
-	for key, peer := range routes.Peers {
-		if _, known := p.peers[key]; !known && (a.memory.has(key) || routes.Candidates[key]) {
-			p.peers[key] = &probed{Peer: probe.New(now, a.probeOptions(key, peer)), endpoint: peer.Endpoint}
-			p.keys[probe.Address(key)] = key
-			p.schedule.Put(key, p.peers[key].Peer)
-			p.touched[key] = true
+	for c, peer := range want {
+		if _, known := p.peers[c]; !known {
+			p.peers[c] = &probed{Peer: probe.New(now, a.probeOptions(c, peer)), node: peer.Node, endpoint: peer.Endpoint}
+			p.schedule.Put(c, p.peers[c].Peer)
+			p.touched[c] = true
 		}
 	}
+	a.followAddresses()
 	a.adjustPeers(now)
 	a.askAgain(now)
+}
+
+// wantedChannels are those by which peers are to be asked, with the peer of each. One's own key that is
+// withdrawn answers nobody, so that nobody begins with it.
+func (a *agent) wantedChannels() map[channel]plan.Peer {
+	routes, published := a.world.Routes(), a.published()
+	want := make(map[channel]plan.Peer, len(routes.Peers))
+	for _, t := range a.tunnelsInUse() {
+		if !slices.Contains(published, t.key) {
+			continue
+		}
+		for key, peer := range routes.Peers {
+			if t.slot.Holds(peer.Epoch) && (a.memory.has(key) || routes.Candidates[key]) {
+				want[channel{t.slot, key}] = peer.In(t.slot)
+			}
+		}
+	}
+	return want
+}
+
+// followAddresses finds the peers again by the addresses that they ask from.
+func (a *agent) followAddresses() {
+	p := a.probing
+	for addr, peer := range p.keys {
+		if next, ok := a.world.Routes().Peers[peer.Key]; !ok || next != peer {
+			delete(p.keys, addr)
+		}
+	}
+	known := make(map[cluster.PublicKey]bool, len(p.keys))
+	for _, peer := range p.keys {
+		known[peer.Key] = true
+	}
+	for c := range p.peers {
+		if !known[c.peer] {
+			p.keys[probe.Address(c.peer)] = a.world.Routes().Peers[c.peer]
+			known[c.peer] = true
+		}
+	}
 }
 
 // adjustPeers tells the peers' states what this node has changed of itself.
 func (a *agent) adjustPeers(now time.Duration) {
 	p, mode, interval := a.probing, a.probeMode(), probe.Interval(len(a.probing.peers))
-	for key, peer := range p.peers {
+	for c, peer := range p.peers {
 		bounds := a.pathBounds(peer.endpoint.Addr())
-		leaving := a.world.Leaving(a.world.Routes().Peers[key].Node)
+		leaving := a.world.Leaving(peer.node)
 		if peer.mode == mode && peer.interval == interval && peer.bounds == bounds && peer.leaving == leaving {
 			continue
 		}
 		peer.mode, peer.interval, peer.bounds, peer.leaving = mode, interval, bounds, leaving
-		p.do(key, func(peer *probe.Peer) {
+		p.do(c, func(peer *probe.Peer) {
 			peer.SetInterval(interval)
 			peer.SetMode(now, mode)
 			peer.SetPath(now, bounds)
@@ -171,16 +215,29 @@ func (a *agent) adjustPeers(now time.Duration) {
 	}
 }
 
-func (a *agent) probeOptions(key cluster.PublicKey, peer plan.Peer) probe.Options {
-	adopted := a.probing.adopted[key]
-	delete(a.probing.adopted, key)
+func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
+	adopted := a.probing.adopted[c]
+	delete(a.probing.adopted, c)
 	bounds := a.pathBounds(peer.Endpoint.Addr())
-	bounds.Size = int(adopted.MTU)
+	bounds.Size = cmp.Or(int(adopted.MTU), a.sizeTo(peer.Node))
 	return probe.Options{
-		Mode: a.probeMode(), ModeSince: a.probing.started,
+		Mode: a.probeMode(), ModeSince: a.probing.started, Epoch: peer.Epoch,
 		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce},
 		Path:   bounds, Seed: rand.Uint64(),
 	}
+}
+
+// sizeTo returns what another channel to the same node has found of its path, 0: nothing.
+func (a *agent) sizeTo(node cluster.NodeID) int {
+	now := monotonic()
+	for _, key := range a.world.PeerKeys(node) {
+		for _, peer := range a.probing.channels(key.Public) {
+			if size := peer.State(now).Size; size != 0 {
+				return size
+			}
+		}
+	}
+	return 0
 }
 
 // pathBounds are the sizes that are possible to a tunnel endpoint.
@@ -208,16 +265,20 @@ func (a *agent) probe(now time.Duration) {
 	for _, due := range p.schedule.Tick(now) {
 		p.touched[due.Key] = true
 		for _, send := range due.Sends {
-			p.send(due.Key, send.Message, send.Size)
+			a.send(due.Key, send.Message, send.Size)
 		}
 	}
 }
 
 // send puts a message into the tunnel. One that does not get there is lost, as others are on the way.
-func (p *probing) send(key cluster.PublicKey, m probe.Message, size int) {
-	packet, err := probe.Packet(p.own, probe.Address(key), cluster.DefaultPort, m, size)
-	if err == nil && p.tunnel != nil {
-		_ = p.tunnel.Send(packet)
+func (a *agent) send(c channel, m probe.Message, size int) {
+	t := a.tunnels[c.slot]
+	if t == nil || t.injector == nil {
+		return
+	}
+	packet, err := probe.Packet(t.address, probe.Address(c.peer), cluster.DefaultPort, m, size)
+	if err == nil {
+		_ = t.injector.Send(packet)
 	}
 }
 
@@ -238,19 +299,34 @@ func (a *agent) arrived(arrival datapath.Arrival, more <-chan datapath.Arrival) 
 func (a *agent) hear(arrival datapath.Arrival) {
 	p := a.probing
 	source, destination, message, err := probe.Parse(arrival.Data, arrival.Length)
-	key, known := p.keys[source]
-	if err != nil || !known || destination != p.own || monotonic()-arrival.Time > arrivalAge {
-		return // of a later version, or of a peer that is just being added or removed, or from before this agent
+	if err != nil || monotonic()-arrival.Time > arrivalAge {
+		return // of a later version, or from before this agent
 	}
-	p.touched[key] = true
+	c, known := a.channelBetween(source, destination)
+	if !known {
+		return // of a peer that is just being added or removed
+	}
+	p.touched[c] = true
 	if message.Kind == probe.Reply {
-		p.do(key, func(peer *probe.Peer) { peer.Reply(arrival.Time, message) })
+		p.do(c, func(peer *probe.Peer) { peer.Reply(arrival.Time, message) })
 		return
 	}
-	fragment := a.fragmentOf(p.peers[key].endpoint.Addr(), arrival.Time)
-	if reply, ok := p.schedule.Request(arrival.Time, key, message, fragment); ok {
-		p.send(key, reply, probe.MinSize)
+	fragment := a.fragmentOf(p.peers[c].endpoint.Addr(), arrival.Time)
+	if reply, ok := p.schedule.Request(arrival.Time, c, message, fragment); ok {
+		a.send(c, reply, probe.MinSize)
 	}
+}
+
+// channelBetween returns the channel of a message by its addresses: that of the peer's key, and that of
+// this node's.
+func (a *agent) channelBetween(source, destination netip.Addr) (channel, bool) {
+	peer := a.probing.keys[source]
+	for c := range a.probing.channels(peer.Key) {
+		if t := a.tunnels[c.slot]; t != nil && t.address == destination {
+			return c, true
+		}
+	}
+	return channel{}, false
 }
 
 // fragmentOf returns the size of the first fragment in which packets from the tunnel endpoint arrived
@@ -288,26 +364,25 @@ func (a *agent) settle(now time.Duration) {
 		return
 	}
 	p.settled = now
-	paths := map[cluster.PublicKey]plan.Path{}
-	for key := range p.touched {
-		peer, known := p.peers[key]
-		if !known {
-			continue
+	nodes := map[cluster.NodeID]bool{}
+	for c := range p.touched {
+		if peer, known := p.peers[c]; known {
+			a.logPhase(c, peer, peer.State(now))
+			nodes[peer.node] = true
 		}
-		state := peer.State(now)
-		a.logPhase(key, peer, state)
-		path := a.pathOf(key, state)
-		paths[key] = path
-		p.applied[key] = probe.Kernel{Sends: path.Send, Enforces: path.Enforce}
 	}
 	clear(p.touched)
+	paths := map[cluster.PublicKey]plan.Path{}
+	for node := range nodes {
+		a.decide(node, now, paths)
+	}
 	a.apply(plan.Change{Paths: paths})
 	a.releaseKeys(now)
 	a.showNarrow()
 }
 
 // logPhase logs what has become of a peer.
-func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State) {
+func (a *agent) logPhase(c channel, peer *probed, state probe.State) {
 	if state.Phase == peer.phase {
 		return
 	}
@@ -315,17 +390,63 @@ func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State)
 	if state.Phase == probe.Stale || state.Phase == probe.Down {
 		level = slog.LevelWarn
 	}
-	node := a.world.Routes().Peers[key].Node
-	a.Log.Log(context.Background(), level, "peer is "+state.Phase.String(), "node", node, "endpoint", peer.endpoint, "before", peer.phase.String())
+	a.Log.Log(context.Background(), level, "peer is "+state.Phase.String(), "node", peer.node, "endpoint", peer.endpoint,
+		"device", c.slot.Device(a.Config.Device), "before", peer.phase.String())
 	peer.phase = state.Phase
 }
 
-func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
-	peer := a.probing.peers[key]
-	path := plan.Path{}
+// decide adds the paths to a node. Of the channels by which it may be sent to, those with the newest keys are
+// used: the others may go. Everything goes by one, so that what the peer is told of each is all that it needs
+// to know of it.
+func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster.PublicKey]plan.Path) {
+	keys := a.world.PeerKeys(node)
+	if len(keys) == 0 {
+		return
+	}
+	chosen, state := a.choose(keys, now)
+	path := a.pathOf(chosen, state)
+	for _, key := range keys {
+		paths[key.Public] = plan.Path{}
+		for _, peer := range a.probing.channels(key.Public) {
+			path.Enforce = path.Enforce || peer.State(now).Enforce
+		}
+	}
+	paths[chosen.peer] = path
+	for _, key := range keys {
+		for c := range a.probing.channels(key.Public) {
+			a.probing.applied[c] = probe.Kernel{Sends: path.Send && c == chosen, Enforces: path.Enforce}
+		}
+	}
+}
+
+// choose returns the channel by which a node with these keys, newest first, is to be sent to, and its state. Where
+// none may be sent by, it is the one with the newest keys.
+func (a *agent) choose(keys []cluster.Key, now time.Duration) (channel, probe.State) {
+	for _, key := range keys {
+		for _, own := range slices.Backward(a.published()) {
+			c := channel{plan.SlotOf(own.epoch, key.Epoch), key.Public}
+			if state := a.stateOf(c, now); state.Send {
+				return c, state
+			}
+		}
+	}
+	newest := channel{plan.SlotOf(a.newest().epoch, keys[0].Epoch), keys[0].Public}
+	return newest, a.stateOf(newest, now)
+}
+
+// stateOf returns the zero state for a channel that is not asked.
+func (a *agent) stateOf(c channel, now time.Duration) probe.State {
+	if peer, known := a.probing.peers[c]; known {
+		return peer.State(now)
+	}
+	return probe.State{}
+}
+
+func (a *agent) pathOf(c channel, state probe.State) plan.Path {
+	path := plan.Path{Send: state.Send, Slot: c.slot}
 	if a.Config.MTU == 0 {
 		path.MTU = uint16(state.Size)
-		if state.Size == 0 {
+		if peer, known := a.probing.peers[c]; known && state.Size == 0 {
 			path.MTU = uint16(a.pathBounds(peer.endpoint.Addr()).Largest)
 		}
 	}
@@ -335,8 +456,8 @@ func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
 // confirmApplied tells the peers' states what the datapath does by now.
 func (a *agent) confirmApplied(now time.Duration) {
 	p := a.probing
-	for key, kernel := range p.applied {
-		p.schedule.Do(key, func(peer *probe.Peer) { peer.Applied(now, kernel) })
+	for c, kernel := range p.applied {
+		p.schedule.Do(c, func(peer *probe.Peer) { peer.Applied(now, kernel) })
 	}
 	clear(p.applied)
 }

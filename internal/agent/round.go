@@ -38,12 +38,14 @@ func (a *agent) round(ctx context.Context, full bool) error {
 		steps = []step{
 			{"underlay", "set addresses: and underlay: in the configuration", a.observeLinks},
 			{"watchdog", "", a.treatStalls},
-			{"device", "", a.ensureDevice},
+			{"device", "", a.ensureDevices},
 			{"datapath", "", a.ensureDatapath},
 			{"read", "", a.readState},
 			steps[0],
 			steps[1],
 			{"record", "make the folder of records writable for the agent", a.publish},
+			{"old devices", "", a.dropTunnels},
+			{"devices", "", a.brokenTunnels},
 		}
 	}
 	a.view.complete = false
@@ -88,6 +90,11 @@ func (a *agent) observeLinks(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !a.synced {
+		if err := a.adoptTunnels(links); err != nil {
+			return err
+		}
+	}
 	a.view.underlays = underlays
 	a.view.primary = primary(underlays, addrs[0])
 	self := a.selfNode(addrs)
@@ -109,7 +116,9 @@ func (a *agent) selfNode(addrs []netip.Addr) cluster.Node {
 	self := a.world.Self()
 	next := cluster.Node{
 		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Capabilities: a.capabilities(), Version: a.Version, Issued: self.Issued,
-		Keys: []cluster.Key{{Public: a.key.Public(), Epoch: 1, Port: a.Config.Port}},
+	}
+	for _, key := range a.published() {
+		next.Keys = append(next.Keys, cluster.Key{Public: key.public, Epoch: key.epoch, Port: plan.SlotOf(key.epoch, 1).Port(a.Config.Port)})
 	}
 	if !plan.SameContent(&self, &next) {
 		next.Issued = time.Now().UTC().Truncate(time.Second)
@@ -134,15 +143,15 @@ func (a *agent) underlayRoutes() map[netip.Addr]uint32 {
 	return routes
 }
 
-// wantDevice is the WireGuard device as configured. Its MTU is that of the widest path.
-func (a *agent) wantDevice() plan.Device {
+// wantDevice is the WireGuard device of a slot as configured. Its MTU is that of the widest path.
+func (a *agent) wantDevice(slot plan.Slot) plan.Device {
 	c := a.Config
 	mtu := c.MTU
 	if mtu == 0 {
 		widest := slices.MaxFunc(a.view.underlays, func(a, b netdev.Link) int { return a.MTU - b.MTU })
 		mtu = plan.InnerMTU(widest.MTU, a.onlyIPv6())
 	}
-	return plan.Device{Name: c.Device, Port: c.Port, Mark: c.Mark.Value, MTU: mtu}
+	return plan.Device{Name: slot.Device(c.Device), Port: slot.Port(c.Port), Mark: c.Mark.Value, MTU: mtu}
 }
 
 func (a *agent) onlyIPv6() bool {
@@ -161,20 +170,6 @@ func (a *agent) linkTo(endpoint netip.Addr) netdev.Link {
 		}
 	}
 	return a.view.underlays[0]
-}
-
-// ensureDevice makes the WireGuard device, or adopts it, and gives it key, port and mark.
-func (a *agent) ensureDevice(ctx context.Context) error {
-	want := a.wantDevice()
-	link, err := a.device.ensure(ctx, want)
-	if err != nil {
-		return err
-	}
-	if before := a.view.link.Index; before != 0 && before != link.Index {
-		a.repaired("the WireGuard device was replaced", "device", want.Name)
-	}
-	a.view.link = link
-	return errors.Join(a.wg.Configure(want, a.key), a.probing.use(link.Index))
 }
 
 // ensureDatapath loads the programs as configured and attaches them to the underlay and the device.
@@ -222,7 +217,7 @@ func (a *agent) constants() (model.Config, error) {
 	c := a.Config
 	constants := model.Config{
 		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
-		InnerMTU: uint16(a.wantDevice().MTU),
+		InnerMTU: uint16(a.wantDevice(0).MTU),
 	}
 	err := errors.Join(constants.Mode.UnmarshalText([]byte(a.datapathMode())), constants.Ingress.UnmarshalText([]byte(c.Ingress)),
 		constants.Oversize.UnmarshalText([]byte(c.Oversize)))
@@ -231,28 +226,18 @@ func (a *agent) constants() (model.Config, error) {
 
 // readState reads what the kernel has. What differs from what this agent had put there is drift.
 func (a *agent) readState(context.Context) error {
-	actual, err := a.wg.Read()
-	if err != nil {
-		return err
-	}
 	entries, err := a.data.Entries()
 	if err != nil {
 		return err
 	}
-	a.noteTraffic(actual)
-	have := plan.NewState()
-	have.Entries = entries
-	for _, peer := range actual.Peers {
-		key := peer.Peer.Key
-		peer.Peer.Endpoint = a.world.Endpoint(key, peer.Peer.Endpoint)
-		have.Peers[key] = peer.Peer
-		for _, prefix := range peer.AllowedIPs {
-			have.AllowedIPs[prefix] = key
+	for _, t := range a.tunnelsInUse() {
+		if err := a.readTunnel(t); err != nil {
+			return err
 		}
 	}
-	if drift := plan.Diff(a.have, have, plan.Options{Prune: true}); drift.Len() > 0 && a.view.published {
-		a.repaired("peers or entries had been changed", "operations", drift.Len())
-	}
+	have := plan.NewState()
+	have.Entries = entries
+	a.noteDrift(a.have, have)
 	a.have = have
 	a.adoptPaths()
 	return nil
@@ -265,29 +250,46 @@ func (a *agent) repaired(what string, args ...any) {
 
 // converge applies what differs between wanted and actual within the pending scope.
 func (a *agent) converge(context.Context) error {
-	scope := a.pending
-	ops := plan.Diff(a.world.Want(scope), scope.Of(a.have), plan.Options{Prune: a.synced})
-	if err := a.carryOut(ops); err != nil {
+	scope, options := a.pending, plan.Options{Prune: a.synced}
+	entries := plan.Diff(a.world.WantEntries(scope), scope.Of(a.have), options)
+	tunnels := map[*tunnel]plan.Ops{}
+	for _, t := range a.tunnelsInUse() {
+		tunnels[t] = plan.Diff(a.world.WantTunnel(scope, t.slot), scope.Of(t.have), options)
+	}
+	if err := a.carryOut(entries, tunnels); err != nil {
 		return err // the next round reads anew and looks at everything
 	}
-	a.written += uint64(ops.Len())
-	a.have.Apply(ops)
 	a.pending = plan.Scope{}
-	if ops.Len() > 0 {
-		a.Log.Info("state changed", "peers_set", len(ops.SetPeers), "peers_removed", len(ops.RemovePeers), "allowed_ips", len(ops.AllowedIPs),
-			"entries_set", len(ops.SetEntries), "entries_deleted", len(ops.DeleteEntries))
+	a.have.Apply(entries)
+	total := entries
+	for t, ops := range tunnels {
+		t.have.Apply(ops)
+		total.SetPeers, total.RemovePeers = append(total.SetPeers, ops.SetPeers...), append(total.RemovePeers, ops.RemovePeers...)
+		total.AllowedIPs, total.Orphans = append(total.AllowedIPs, ops.AllowedIPs...), append(total.Orphans, ops.Orphans...)
+	}
+	a.written += uint64(total.Len())
+	if total.Len() > 0 {
+		a.Log.Info("state changed", "peers_set", len(total.SetPeers), "peers_removed", len(total.RemovePeers), "allowed_ips", len(total.AllowedIPs),
+			"entries_set", len(total.SetEntries), "entries_deleted", len(total.DeleteEntries))
 	}
 	return nil
 }
 
-// carryOut runs the operations in their order. What one of them cannot do does not keep the others
+// carryOut runs the operations in their order: every device receives before the datapath sends, and the
+// datapath lets go before any device does. What one of them cannot do does not keep the others
 // from being done; an entry whose peer is missing drops packets rather than letting them out.
-func (a *agent) carryOut(ops plan.Ops) error {
-	problems := []error{a.wg.SetPeers(ops.SetPeers), a.wg.GiveIPs(ops.AllowedIPs)}
-	local := ops.LocalEntries()
-	_, localErr := a.data.Apply(ops.SetEntries[:local], nil)
-	_, err := a.data.Apply(ops.SetEntries[local:], ops.DeleteEntries)
-	problems = append(problems, localErr, err, a.wg.OrphanIPs(ops.Orphans), a.wg.RemovePeers(ops.RemovePeers))
+func (a *agent) carryOut(entries plan.Ops, tunnels map[*tunnel]plan.Ops) error {
+	var problems []error
+	for t, ops := range tunnels {
+		problems = append(problems, t.wg.SetPeers(ops.SetPeers), t.wg.GiveIPs(ops.AllowedIPs))
+	}
+	local := entries.LocalEntries()
+	_, localErr := a.data.Apply(entries.SetEntries[:local], nil)
+	_, err := a.data.Apply(entries.SetEntries[local:], entries.DeleteEntries)
+	problems = append(problems, localErr, err)
+	for t, ops := range tunnels {
+		problems = append(problems, t.wg.OrphanIPs(ops.Orphans), t.wg.RemovePeers(ops.RemovePeers))
+	}
 	return errors.Join(problems...)
 }
 

@@ -141,6 +141,8 @@ func (a *agent) localMux() http.Handler {
 	mux.HandleFunc("GET /v1/leave", answer(a, func(*http.Request) (api.Leave, error) { return a.leaveStatus(), nil }))
 	mux.HandleFunc("POST /v1/leave", answer(a, a.postLeave))
 	mux.HandleFunc("DELETE /v1/leave", answer(a, a.deleteLeave))
+	mux.HandleFunc("GET /v1/rotation", answer(a, func(*http.Request) (api.Rotation, error) { return a.rotationStatus(), nil }))
+	mux.HandleFunc("POST /v1/rotation", answer(a, a.postRotation))
 	mux.HandleFunc("POST /v1/nodes/forget", answer(a, a.forgetNodes))
 	return mux
 }

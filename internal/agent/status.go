@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"os"
@@ -42,8 +43,8 @@ func (a *agent) notReady() []string {
 
 func (a *agent) status() (api.Status, error) {
 	self, missing := a.world.Self(), a.notReady()
-	actual, err := a.wg.Read()
-	if err != nil && !errors.Is(err, wireguard.ErrNoDevice) {
+	actual, err := a.readDevices()
+	if err != nil {
 		return api.Status{}, err
 	}
 	reasons, err := a.reasons()
@@ -53,19 +54,11 @@ func (a *agent) status() (api.Status, error) {
 	return api.Status{
 		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
 		Ready: len(missing) == 0, NotReady: missing,
-		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.key.Public().String(),
+		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
 		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes),
-		Device: a.deviceStatus(actual), Underlay: a.underlayStatus(), Peers: a.peers(actual),
+		Device: a.firstDevice(actual), Devices: a.devices(actual), Rotation: a.rotationStatus(), Underlay: a.underlayStatus(), Peers: a.peers(actual),
 		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
 	}, nil
-}
-
-func (a *agent) deviceStatus(actual wireguard.Actual) api.Device {
-	device := api.Device{Name: a.Config.Device, Port: actual.Port, Mark: a.Config.Mark.String()}
-	if actual.Engine != 0 {
-		device.Engine, device.Index, device.MTU = actual.Engine.String(), a.view.link.Index, a.view.link.MTU
-	}
-	return device
 }
 
 func (a *agent) underlayStatus() []api.Underlay {
@@ -94,39 +87,66 @@ func (a *agent) attachedBy(link netdev.Link) string {
 	return how
 }
 
-func (a *agent) peers(actual wireguard.Actual) []api.Peer {
-	states := map[cluster.PublicKey]wireguard.PeerState{}
-	for _, state := range actual.Peers {
-		states[state.Peer.Key] = state
+func (a *agent) peers(actual map[plan.Slot]wireguard.Actual) []api.Peer {
+	states := map[channel]wireguard.PeerState{}
+	for slot, device := range actual {
+		for _, state := range device.Peers {
+			states[channel{slot, state.Peer.Key}] = state
+		}
 	}
 	list := []api.Peer{}
 	for _, node := range a.world.Admission().Peers {
-		key, _ := node.CurrentKey()
+		key, _ := a.world.KeyInUse(node.ID)
 		want, ok := a.world.Routes().Peers[key.Public]
 		if !ok {
 			continue
 		}
-		state, installed := states[key.Public]
+		c := a.channelTo(key)
+		state, installed := states[c]
 		peer := api.Peer{
-			Node: node.ID.Name, Cluster: node.ID.Cluster, PublicKey: key.Public.String(), Epoch: key.Epoch, Endpoint: want.Endpoint.String(),
-			AllowedIPs: texts(state.AllowedIPs), ReceivedBytes: state.Rx, SentBytes: state.Tx, Installed: installed && len(state.AllowedIPs) > 0,
+			Node: node.ID.Name, Cluster: node.ID.Cluster, PublicKey: key.Public.String(), Epoch: key.Epoch, Endpoint: want.In(c.slot).Endpoint.String(),
+			AllowedIPs: texts(state.AllowedIPs), Installed: installed && len(state.AllowedIPs) > 0,
+		}
+		for other := range a.channelsTo(node) {
+			peer.ReceivedBytes, peer.SentBytes = peer.ReceivedBytes+states[other].Rx, peer.SentBytes+states[other].Tx
 		}
 		if !state.LastHandshake.IsZero() {
 			handshake := state.LastHandshake.UTC()
 			peer.LastHandshake = &handshake
 		}
-		a.addPath(&peer, key.Public)
+		a.addPath(&peer, c)
 		list = append(list, peer)
 	}
 	return list
 }
 
+// channelTo returns the channel by which a peer's key in use is sent to, or would be.
+func (a *agent) channelTo(key cluster.Key) channel {
+	if path := a.world.Routes().Paths[key.Public]; path.Send {
+		return channel{path.Slot, key.Public}
+	}
+	return channel{plan.SlotOf(a.newest().epoch, key.Epoch), key.Public}
+}
+
+// channelsTo yields all channels to a node, in use or not.
+func (a *agent) channelsTo(node *plan.Record) iter.Seq[channel] {
+	return func(yield func(channel) bool) {
+		for _, key := range plan.LiveKeys(&node.Node) {
+			for _, own := range a.keys {
+				if !yield(channel{plan.SlotOf(own.epoch, key.Epoch), key.Public}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // addPath adds what is known of the way to a peer.
-func (a *agent) addPath(status *api.Peer, key cluster.PublicKey) {
-	path := a.world.Routes().Paths[key]
+func (a *agent) addPath(status *api.Peer, c channel) {
+	path := a.world.Routes().Paths[c.peer]
 	status.Encrypting = status.Installed && a.Config.Mode != config.ModeObserve
-	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.view.link.MTU))), probe.Unknown.String()
-	peer, known := a.probing.peers[key]
+	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.deviceMTU()))), probe.Unknown.String()
+	peer, known := a.probing.peers[c]
 	if !known {
 		return
 	}
@@ -382,7 +402,12 @@ func (a *agent) pendingOperations() int {
 	if a.pending.Empty() {
 		return 0
 	}
-	return plan.Diff(a.world.Want(a.pending), a.pending.Of(a.have), plan.Options{Prune: a.synced}).Len()
+	options := plan.Options{Prune: a.synced}
+	pending := plan.Diff(a.world.WantEntries(a.pending), a.pending.Of(a.have), options).Len()
+	for _, t := range a.tunnelsInUse() {
+		pending += plan.Diff(a.world.WantTunnel(a.pending, t.slot), a.pending.Of(t.have), options).Len()
+	}
+	return pending
 }
 
 // peerReasons names the node behind each endpoint that the datapath counted abnormal packets for.

@@ -13,34 +13,43 @@ import (
 	"warren/internal/wireguard"
 )
 
-// noteTraffic keeps what the device has counted, for the watchdog.
-func (a *agent) noteTraffic(actual wireguard.Actual) {
+// noteTraffic keeps what the device has counted, for its watchdog.
+func (a *agent) noteTraffic(t *tunnel, actual wireguard.Actual) {
 	now := monotonic()
-	a.traffic = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
+	t.traffic = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
 	for _, peer := range actual.Peers {
-		probed, known := a.probing.peers[peer.Peer.Key]
+		probed, known := a.probing.peers[channel{t.slot, peer.Peer.Key}]
 		if !known {
 			continue
 		}
 		phase := probed.State(now).Phase
-		a.traffic[peer.Peer.Key] = plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		t.traffic[peer.Peer.Key] = plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
 	}
 }
 
-// treatStalls renews peers that are stuck, and the device when all are.
+// treatStalls renews peers that are stuck, and a device when all of its peers are.
 func (a *agent) treatStalls(ctx context.Context) error {
-	if len(a.traffic) == 0 {
+	for _, t := range a.tunnelsInUse() {
+		if err := a.treatStallsOf(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *agent) treatStallsOf(ctx context.Context, t *tunnel) error {
+	if len(t.traffic) == 0 {
 		return nil
 	}
-	cures := a.watchdog.Observe(time.Now(), a.traffic)
-	a.traffic = nil // counted once
+	cures := t.watchdog.Observe(time.Now(), t.traffic)
+	t.traffic = nil // counted once
 	for key, cure := range cures {
 		if cure == plan.RecreateDevice {
 			a.recreations++
-			a.Log.Error("no peer answers through the tunnel, and renewing them did not help; the device is recreated", "device", a.Config.Device)
-			return a.device.remove(ctx, a.Config.Device)
+			a.Log.Error("no peer answers through the tunnel, and renewing them did not help; the device is recreated", "device", t.link.Name)
+			return t.device.remove(ctx, t.link.Name)
 		}
-		if err := a.renew(key); err != nil {
+		if err := a.renew(t, key); err != nil {
 			return err
 		}
 	}
@@ -48,18 +57,18 @@ func (a *agent) treatStalls(ctx context.Context) error {
 }
 
 // renew takes a peer out of the device; the round puts it back, and WireGuard begins anew with it.
-func (a *agent) renew(key cluster.PublicKey) error {
+func (a *agent) renew(t *tunnel, key cluster.PublicKey) error {
 	a.renewals++
 	level := slog.LevelWarn
-	if a.watchdog.Renewals(key) > 1 {
+	if t.watchdog.Renewals(key) > 1 {
 		level = slog.LevelDebug // said already
 	}
 	a.Log.Log(context.Background(), level, "the tunnel to a peer is stuck; it is renewed", "node", a.world.Routes().Peers[key].Node, "public_key", key)
-	if err := a.wg.RemovePeers([]cluster.PublicKey{key}); err != nil {
+	if err := t.wg.RemovePeers([]cluster.PublicKey{key}); err != nil {
 		return err
 	}
-	delete(a.have.Peers, key)
-	maps.DeleteFunc(a.have.AllowedIPs, func(_ netip.Prefix, owner cluster.PublicKey) bool { return owner == key })
+	delete(t.have.Peers, key)
+	maps.DeleteFunc(t.have.AllowedIPs, func(_ netip.Prefix, owner cluster.PublicKey) bool { return owner == key })
 	a.pending.All = true
 	return nil
 }

@@ -82,6 +82,16 @@ func (c *Client) Stay(ctx context.Context) (Leave, error) {
 	return send[Leave](ctx, c, http.MethodDelete, "/v1/leave", nil)
 }
 
+// Rotation returns this node's key and how far its replacement is.
+func (c *Client) Rotation(ctx context.Context) (Rotation, error) {
+	return send[Rotation](ctx, c, http.MethodGet, "/v1/rotation", nil)
+}
+
+// Rotate begins to replace this node's key; one that has begun goes on.
+func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
+	return send[Rotation](ctx, c, http.MethodPost, "/v1/rotation", nil)
+}
+
 // Filter selects entries; every field that is set must fit.
 type Filter struct {
 	// Node is the owner: its name, or cluster/name.

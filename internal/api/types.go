@@ -32,6 +32,10 @@ type Status struct {
 	Addresses  []string   `json:"addresses"`
 	Prefixes   []string   `json:"prefixes"`
 	Device     Device     `json:"device"`
+	// Devices are all of this node's WireGuard devices; more than one while a key of it or of a peer
+	// is replaced, and as long as some nodes have replaced theirs oftener than others.
+	Devices    []Device   `json:"devices"`
+	Rotation   Rotation   `json:"rotation"`
 	Underlay   []Underlay `json:"underlay"`
 	Peers      []Peer     `json:"peers"`
 	Entries    int        `json:"entries"`
@@ -66,6 +70,23 @@ const (
 	LeaveDone      = "done"      // nothing comes through the tunnel any more
 )
 
+// Rotation is this node's key and how far its replacement is: GET and POST /v1/rotation.
+type Rotation struct {
+	Epoch   uint32    `json:"epoch"`   // of the newest key; they count from 1
+	Made    time.Time `json:"made"`    // when the newest key was made
+	Keys    []Key     `json:"keys"`    // in this node's record, oldest first
+	Stage   string    `json:"stage"`   // "" while there is one key
+	Moved   []string  `json:"moved"`   // nodes that use the new key
+	Waiting []string  `json:"waiting"` // nodes that do not use it yet
+	Late    []string  `json:"late"`    // nodes that have had ten minutes to do so
+}
+
+// The stages.
+const (
+	RotationMoving    = "moving"    // both keys are published, and the peers move to the new one
+	RotationWithdrawn = "withdrawn" // the new key is published alone; the old one decrypts what is under way
+)
+
 // LeaveRequest is the body of POST /v1/leave.
 type LeaveRequest struct {
 	PatienceSeconds float64 `json:"patience_seconds"` // for each stage
@@ -79,6 +100,9 @@ type Device struct {
 	MTU    int    `json:"mtu"`
 	Port   uint16 `json:"port"`
 	Mark   string `json:"mark"` // value/mask, "0x10/0x10"
+	// PublicKey that it has, and its epoch.
+	PublicKey string `json:"public_key"`
+	Epoch     uint32 `json:"epoch"`
 }
 
 // Underlay is a device whose egress and ingress the datapath watches.

@@ -18,34 +18,35 @@ const DefaultPath = "/etc/warren/warren.yaml"
 // Config is everything that can be chosen about an agent. What each key means is in its help (Keys).
 // Two configurations are compared by their exported fields; the others remember where values came from.
 type Config struct {
-	Cluster        string         `yaml:"cluster" json:"cluster"`
-	Node           string         `yaml:"node" json:"node"` // empty: the host's name, see NodeID
-	Addresses      []netip.Addr   `yaml:"addresses" json:"addresses"`
-	Prefixes       []netip.Prefix `yaml:"prefixes" json:"prefixes"`
-	Discovery      Discovery      `yaml:"discovery" json:"discovery"`
-	Dir            Dir            `yaml:"dir" json:"dir"`
-	Hold           Hold           `yaml:"hold" json:"hold"`
-	KeyChange      KeyChange      `yaml:"key-change" json:"key-change"`
-	Mode           Mode           `yaml:"mode" json:"mode"`
-	Exempt         []Exemption    `yaml:"exempt" json:"exempt"`
-	Ingress        Ingress        `yaml:"ingress" json:"ingress"`
-	Engine         Engine         `yaml:"engine" json:"engine"`
-	Device         string         `yaml:"device" json:"device"`
-	Port           uint16         `yaml:"port" json:"port"`
-	Mark           Mark           `yaml:"mark" json:"mark"`
-	MTU            int            `yaml:"mtu" json:"mtu"`
-	Oversize       Oversize       `yaml:"oversize" json:"oversize"`
-	Underlay       []string       `yaml:"underlay" json:"underlay"`
-	StateDir       string         `yaml:"state-dir" json:"state-dir"`
-	RunDir         string         `yaml:"run-dir" json:"run-dir"`
-	BPFDir         string         `yaml:"bpf-dir" json:"bpf-dir"`
-	MetricsAddress string         `yaml:"metrics-address" json:"metrics-address"`
-	LogLevel       LogLevel       `yaml:"log-level" json:"log-level"`
-	LogFormat      LogFormat      `yaml:"log-format" json:"log-format"`
-	Resync         Duration       `yaml:"resync" json:"resync"`
-	IPCache        IPCache        `yaml:"ipcache" json:"ipcache"`
-	Facts          []Fact         `yaml:"facts" json:"facts"`
-	Attach         Attach         `yaml:"attach" json:"attach"`
+	Cluster          string         `yaml:"cluster" json:"cluster"`
+	Node             string         `yaml:"node" json:"node"` // empty: the host's name, see NodeID
+	Addresses        []netip.Addr   `yaml:"addresses" json:"addresses"`
+	Prefixes         []netip.Prefix `yaml:"prefixes" json:"prefixes"`
+	Discovery        Discovery      `yaml:"discovery" json:"discovery"`
+	Dir              Dir            `yaml:"dir" json:"dir"`
+	Hold             Hold           `yaml:"hold" json:"hold"`
+	KeyChange        KeyChange      `yaml:"key-change" json:"key-change"`
+	RotationInterval Duration       `yaml:"rotation-interval" json:"rotation-interval"`
+	Mode             Mode           `yaml:"mode" json:"mode"`
+	Exempt           []Exemption    `yaml:"exempt" json:"exempt"`
+	Ingress          Ingress        `yaml:"ingress" json:"ingress"`
+	Engine           Engine         `yaml:"engine" json:"engine"`
+	Device           string         `yaml:"device" json:"device"`
+	Port             uint16         `yaml:"port" json:"port"`
+	Mark             Mark           `yaml:"mark" json:"mark"`
+	MTU              int            `yaml:"mtu" json:"mtu"`
+	Oversize         Oversize       `yaml:"oversize" json:"oversize"`
+	Underlay         []string       `yaml:"underlay" json:"underlay"`
+	StateDir         string         `yaml:"state-dir" json:"state-dir"`
+	RunDir           string         `yaml:"run-dir" json:"run-dir"`
+	BPFDir           string         `yaml:"bpf-dir" json:"bpf-dir"`
+	MetricsAddress   string         `yaml:"metrics-address" json:"metrics-address"`
+	LogLevel         LogLevel       `yaml:"log-level" json:"log-level"`
+	LogFormat        LogFormat      `yaml:"log-format" json:"log-format"`
+	Resync           Duration       `yaml:"resync" json:"resync"`
+	IPCache          IPCache        `yaml:"ipcache" json:"ipcache"`
+	Facts            []Fact         `yaml:"facts" json:"facts"`
+	Attach           Attach         `yaml:"attach" json:"attach"`
 
 	doc   *yamldoc.Document // the file, nil without one
 	flags map[string]string // by key: the flag that set it

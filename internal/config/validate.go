@@ -20,7 +20,11 @@ const (
 	minRescan, maxRescan = time.Second, 5 * time.Minute
 	minResync, maxResync = time.Second, 30 * time.Second // drift is healed within 30 s
 
+	maxPort = 65535 - 3 // there are four
+
 	minMTU, maxMTU = 1280, 65535 // IPv6 needs 1280 (RFC 8200 §5)
+
+	minRotation, maxRotation = time.Hour, 3650 * 24 * time.Hour // 0 is none
 
 	minHoldWait, maxHoldWait = time.Second, 30 * 24 * time.Hour
 
@@ -129,8 +133,8 @@ func (c Config) checkOwned(key string, say report) {
 func checkDevice(c Config, say report) {
 	name := c.Device
 	switch {
-	case name == "" || len(name) > 15:
-		say("", fmt.Errorf("%q has %d characters; device names have 1 to 15, such as warren0", name, len(name)))
+	case name == "" || len(name) > 14:
+		say("", fmt.Errorf("%q has %d characters; write 1 to 14, such as warren0, since a second device gets one more", name, len(name)))
 	case slices.Contains([]string{".", "..", "all", "default"}, name):
 		say("", fmt.Errorf("%q means something else to the kernel; choose another, such as warren0", name))
 	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:%", r) }):
@@ -139,8 +143,14 @@ func checkDevice(c Config, say report) {
 }
 
 func checkPort(c Config, say report) {
-	if c.Port == 0 {
-		say("", fmt.Errorf("0 is not a port; write one from 1 to 65535, such as %d", cluster.DefaultPort))
+	if c.Port == 0 || c.Port > maxPort {
+		say("", fmt.Errorf("%d is not the first of four ports; write one from 1 to %d, such as %d", c.Port, maxPort, cluster.DefaultPort))
+	}
+}
+
+func checkRotationInterval(c Config, say report) {
+	if c.RotationInterval.Duration != 0 {
+		between(minRotation, maxRotation, func(c Config) Duration { return c.RotationInterval })(c, say)
 	}
 }
 
