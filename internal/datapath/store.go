@@ -17,6 +17,8 @@ const (
 	mapExact       = "ipcache_exact"
 	mapPrefix      = "ipcache_prefix"
 	mapUnderlays   = "underlays"
+	mapServers     = "servers"
+	mapExemptions  = "exempt_prefixes"
 	mapReasons     = "reasons"
 	mapPeerReasons = "peer_reasons"
 	mapDatagrams   = "own_datagrams"
@@ -25,7 +27,10 @@ const (
 	mapArrivals    = "arrivals"
 )
 
-var pinnedMaps = []string{mapExact, mapPrefix, mapUnderlays, mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals}
+var pinnedMaps = []string{
+	mapExact, mapPrefix, mapUnderlays, mapServers, mapExemptions,
+	mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals,
+}
 
 // The options that a user raises when a map is full.
 const (
