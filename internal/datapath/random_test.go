@@ -236,7 +236,7 @@ func (g generator) exchange() []call {
 		return g.datagram(l3)
 	case program == toNetdev && g.chance(5):
 		return g.large(l3)
-	case program != fromTunnel && g.chance(5):
+	case program != fromTunnel && g.chance(8):
 		return []call{{program: program, in: Input{Frame: g.damage(g.frame(l3, g.toServer())), L3: l3}}}
 	case program == fromTunnel && g.chance(2):
 		return []call{{program: program, in: Input{Frame: g.damage(slices.Clone(probing)), Mark: g.mark(), L3: true}}}
