@@ -292,8 +292,8 @@ func (a *agent) untilDue() time.Duration {
 	if at, ok := a.departures.Next(); ok {
 		next = min(next, time.Until(at))
 	}
-	if a.leave != nil {
-		next = min(next, leaveStep)
+	if a.leave != nil || len(a.world.Admission().Candidates) > 0 {
+		next = min(next, soon)
 	}
 	next = min(next, time.Until(a.rotationDue()))
 	if at, stale := a.memory.due(); a.synced && stale {
@@ -301,6 +301,9 @@ func (a *agent) untilDue() time.Duration {
 	}
 	return max(0, min(next, a.probing.next(a.world.Cache().Len())-monotonic()))
 }
+
+// soon is when to look again at what waits for answers of peers.
+const soon = 200 * time.Millisecond
 
 // doDue does what comes by itself.
 func (a *agent) doDue() {
@@ -310,6 +313,7 @@ func (a *agent) doDue() {
 	now := monotonic()
 	a.probe(now)
 	a.settle(now)
+	a.releaseKeys(now)
 }
 
 // take applies an event, and those that wait behind it, in one step.

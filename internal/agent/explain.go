@@ -93,7 +93,7 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 	if program == model.ProgramFromNetdev {
 		judge = model.FromNetdev
 	}
-	byModel := judge(frame, model.Meta{}, constants, a.lookup)
+	byModel := judge(frame, model.Meta{}, constants, model.World{Lookup: a.lookup})
 	byKernel, err := a.data.Run(program, datapath.Input{Frame: frame})
 	if err != nil {
 		return api.Step{}, err

@@ -14,7 +14,7 @@ func (a *agent) releaseKeys(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
 		fresh, _ := record.CurrentKey()
 		old, known := a.world.KeyInUse(record.ID)
-		if !known || !a.answers(fresh.Public, now) || !a.silent(old.Public, now) {
+		if !known || !a.answers(fresh.Public, now) || !a.silent(old.Public, fresh.Public, now) {
 			continue
 		}
 		a.Log.Warn("a node's key has changed without announcement; the new one answers, and the old one does not",
@@ -35,32 +35,31 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 	return false
 }
 
-// silent reports whether the peer was asked and does not answer, or has not answered yet.
-func (a *agent) silent(key cluster.PublicKey, now time.Duration) bool {
-	asked := false
-	for _, peer := range a.probing.channels(key) {
-		state := peer.State(now)
-		unanswered := state.Phase == probe.Configured && now-state.Since > silentAfter
-		if !unanswered && state.Phase != probe.Stale && state.Phase != probe.Down {
+// silentAfter is how long the old key may take to answer when it is asked because there is a new one.
+const silentAfter = 2 * time.Second
+
+// silent reports whether the old key has not answered since it was asked because of the new one.
+func (a *agent) silent(old, fresh cluster.PublicKey, now time.Duration) bool {
+	since, asked := a.probing.doubted[fresh]
+	for _, peer := range a.probing.channels(old) {
+		if peer.State(now).Replied >= since {
 			return false
 		}
-		asked = true
 	}
-	return asked
+	return asked && now-since >= silentAfter
 }
-
-// silentAfter is how long a peer that never answered this agent is waited for.
-const silentAfter = 2 * time.Second
 
 // askAgain has the present keys of nodes with a held one asked at once.
 func (a *agent) askAgain(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
-		key, _ := a.world.KeyInUse(record.ID)
-		if a.probing.doubted[key.Public] {
+		fresh, _ := record.CurrentKey()
+		if _, asked := a.probing.doubted[fresh.Public]; asked {
 			continue
 		}
-		for c := range a.probing.channels(key.Public) {
-			a.probing.doubted[key.Public] = a.probing.do(c, func(peer *probe.Peer) { peer.Ask(now) })
+		old, _ := a.world.KeyInUse(record.ID)
+		for c := range a.probing.channels(old.Public) {
+			a.probing.do(c, func(peer *probe.Peer) { peer.Ask(now) })
+			a.probing.doubted[fresh.Public] = now
 		}
 	}
 }

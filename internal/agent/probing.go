@@ -46,8 +46,8 @@ type probing struct {
 	// touched are peers of which something may have changed since settle looked, at settled.
 	touched map[channel]bool
 	settled time.Duration
-	// doubted are keys that were asked again because their node has another one.
-	doubted map[cluster.PublicKey]bool
+	// doubted has for keys that are held back when their node's present key was asked because of them.
+	doubted map[cluster.PublicKey]time.Duration
 	// applied are peers whose path is being written.
 	applied map[channel]probe.Kernel
 }
@@ -76,7 +76,7 @@ func newProbing() *probing {
 		started: monotonic(),
 		peers:   map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
 		schedule: probe.NewSchedule[channel](probe.ScheduleOptions{}),
-		doubted:  map[cluster.PublicKey]bool{}, touched: map[channel]bool{}, applied: map[channel]probe.Kernel{},
+		doubted:  map[cluster.PublicKey]time.Duration{}, touched: map[channel]bool{}, applied: map[channel]probe.Kernel{},
 	}
 }
 
@@ -377,7 +377,6 @@ func (a *agent) settle(now time.Duration) {
 		a.decide(node, now, paths)
 	}
 	a.apply(plan.Change{Paths: paths})
-	a.releaseKeys(now)
 	a.showNarrow()
 }
 
