@@ -85,7 +85,6 @@ type agent struct {
 type view struct {
 	underlays   []netdev.Link
 	primary     uint32
-	link        netdev.Link
 	attachments []datapath.Attachment
 	mode        config.Mode // of the programs
 	published   bool

@@ -19,7 +19,7 @@ import (
 
 // constants configure programs as an agent does whose tunnel device has index 1: redirected packets of
 // BPF_PROG_RUN go nowhere.
-var constants = model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, TunnelIfindex: 1, PrimaryUnderlay: 1, Mode: model.Permissive}
+var constants = model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{1}, PrimaryUnderlay: 1, Mode: model.Permissive}
 
 // openDatapath opens a datapath on a BPF file system of the test's own.
 func openDatapath(t *testing.T) *datapath.Datapath {
@@ -60,7 +60,7 @@ type follower struct {
 func (f *follower) apply(changes ...plan.Change) error {
 	f.world.Apply(changes...)
 	scope := f.world.Changed()
-	ops := plan.Diff(f.world.Want(scope), scope.Of(f.have), plan.Options{Prune: true})
+	ops := plan.Diff(f.world.WantEntries(scope), scope.Of(f.have), plan.Options{Prune: true})
 	f.have.Apply(ops)
 	_, err := f.data.Apply(ops.SetEntries, ops.DeleteEntries)
 	return err

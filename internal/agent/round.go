@@ -187,7 +187,7 @@ func (a *agent) ensureDatapath(ctx context.Context) error {
 	for _, link := range a.view.underlays {
 		underlays = append(underlays, datapath.Underlay{Index: link.Index, Name: link.Name, MAC: link.MAC, L3: link.L3})
 	}
-	if err := a.data.Sync(ctx, underlays, a.view.link.Index); err != nil {
+	if err := a.data.Sync(ctx, underlays, a.tunnelIndexes()); err != nil {
 		return err
 	}
 	a.view.attachments, err = a.data.Attachments()
@@ -216,7 +216,7 @@ func (a *agent) sendsToAny() bool {
 func (a *agent) constants() (model.Config, error) {
 	c := a.Config
 	constants := model.Config{
-		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
+		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, Tunnels: a.tunnelIndexes(), PrimaryUnderlay: a.view.primary,
 		InnerMTU: uint16(a.wantDevice(0).MTU),
 	}
 	err := errors.Join(constants.Mode.UnmarshalText([]byte(a.datapathMode())), constants.Ingress.UnmarshalText([]byte(c.Ingress)),

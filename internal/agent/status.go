@@ -354,6 +354,7 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 	}
 	held, _ := a.departures.Held()
 	s := metrics.Snapshot{
+		KeyEpoch: status.Rotation.Epoch, KeysMoved: len(status.Rotation.Moved), KeysWaiting: len(status.Rotation.Waiting),
 		NodesHeld: len(held), KeyChanges: a.keyChanges, Renewals: a.renewals, Recreations: a.recreations,
 		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
 		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),

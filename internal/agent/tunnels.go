@@ -85,6 +85,14 @@ func (a *agent) tunnelsInUse() []*tunnel {
 	return list
 }
 
+// tunnelIndexes are the indexes of the devices that are there, by slot.
+func (a *agent) tunnelIndexes() (indexes [plan.Slots]uint32) {
+	for _, t := range a.tunnelsInUse() {
+		indexes[t.slot] = t.link.Index
+	}
+	return indexes
+}
+
 // firstTunnel returns the one that status shows as the device: the first one of the newest key; nil without any.
 func (a *agent) firstTunnel() *tunnel {
 	for slot := range plan.Slot(plan.Slots) {

@@ -26,21 +26,21 @@ type Status struct {
 	NotReady []string  `json:"not_ready"`
 	Mode     string    `json:"mode"`
 	// ModeSource is who chose the mode: ModeConfigured or ModeCommanded.
-	ModeSource string     `json:"mode_source"`
-	Ingress    string     `json:"ingress"`
-	PublicKey  string     `json:"public_key"`
-	Addresses  []string   `json:"addresses"`
-	Prefixes   []string   `json:"prefixes"`
-	Device     Device     `json:"device"`
+	ModeSource string   `json:"mode_source"`
+	Ingress    string   `json:"ingress"`
+	PublicKey  string   `json:"public_key"`
+	Addresses  []string `json:"addresses"`
+	Prefixes   []string `json:"prefixes"`
+	Device     Device   `json:"device"`
 	// Devices are all of this node's WireGuard devices; more than one while a key of it or of a peer
 	// is replaced, and as long as some nodes have replaced theirs oftener than others.
-	Devices    []Device   `json:"devices"`
-	Rotation   Rotation   `json:"rotation"`
-	Underlay   []Underlay `json:"underlay"`
-	Peers      []Peer     `json:"peers"`
-	Entries    int        `json:"entries"`
-	Reasons    []Reason   `json:"reasons"`
-	Problems   []Problem  `json:"problems"`
+	Devices  []Device   `json:"devices"`
+	Rotation Rotation   `json:"rotation"`
+	Underlay []Underlay `json:"underlay"`
+	Peers    []Peer     `json:"peers"`
+	Entries  int        `json:"entries"`
+	Reasons  []Reason   `json:"reasons"`
+	Problems []Problem  `json:"problems"`
 }
 
 // Mode is how strict a node is: GET, PUT and DELETE /v1/mode.

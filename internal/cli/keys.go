@@ -17,9 +17,9 @@ import (
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Generate WireGuard keys and derive public ones",
+		Short: "Replace this node's key, generate keys, derive public ones",
 	}
-	cmd.AddCommand(newKeysGenerate(), newKeysPublic())
+	cmd.AddCommand(newKeysRotate(), newKeysGenerate(), newKeysPublic())
 	return cmd
 }
 

@@ -43,10 +43,10 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 		[]string{"node", s.Node + " (cluster " + s.Cluster + ")"},
 		[]string{"ready", readiness(s)},
 		[]string{"mode", modeAndSource(s) + ", ingress " + s.Ingress},
-		[]string{"key", s.PublicKey},
+		[]string{"key", s.PublicKey + ", " + rotationLine(s.Rotation)},
 		[]string{"addresses", listOr(s.Addresses, "none yet")},
 		[]string{"prefixes", listOr(s.Prefixes, "none")},
-		[]string{"device", deviceLine(s.Device)},
+		[]string{"device", deviceLines(s)},
 		[]string{"underlay", underlayLine(s.Underlay)},
 		[]string{"ipcache", fmt.Sprintf("%d prefixes", s.Entries)},
 		[]string{"agent", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, now.Sub(s.Started).Round(time.Second))},
@@ -68,6 +68,17 @@ func readiness(s api.Status) string {
 		return "yes"
 	}
 	return "no: " + strings.Join(s.NotReady, "; ")
+}
+
+// deviceLines are the device, and the names and ports of the others.
+func deviceLines(s api.Status) string {
+	line := deviceLine(s.Device)
+	for _, d := range s.Devices {
+		if d.Name != s.Device.Name {
+			line += fmt.Sprintf("; %s, port %d", d.Name, d.Port)
+		}
+	}
+	return line
 }
 
 func deviceLine(d api.Device) string {

@@ -50,7 +50,7 @@ func TestArrivals(t *testing.T) {
 				n.config.Ingress = ingress
 				configure(t, n.Datapath, n.config)
 				ip(t, "addr add fe80:7761:7272:656e::6/64 dev warren0 nodad")
-				server := listenUDP(t, fmt.Sprintf("[fe80:7761:7272:656e::6%%%d]:2", n.config.TunnelIfindex))
+				server := listenUDP(t, fmt.Sprintf("[fe80:7761:7272:656e::6%%%d]:2", n.config.Tunnels[0]))
 				before := monotonic(t)
 				n.tunnel.arrives(t, probeOfSize(48))
 				n.start(t)

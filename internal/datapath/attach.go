@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"warren/internal/datapath/model"
+	"warren/internal/plan"
 )
 
 // AttachMode is the kernel interface by which programs are attached.
@@ -143,12 +144,12 @@ func haveTCX() bool {
 	return err == nil
 }
 
-// Sync makes the attachments exactly so: from_tunnel on the tunnel device (0: there is none), from_netdev
+// Sync makes the attachments exactly so: from_tunnel on the tunnel devices (0: there is none), from_netdev
 // and to_netdev on every underlay. It attaches what is missing or was detached, replaces what is
 // older, and detaches from all other devices. What is to receive is attached before what sends. Every
 // device is tried, whatever the others say. Call it again to heal drift; where all is well it
 // changes nothing.
-func (d *Datapath) Sync(ctx context.Context, underlays []Underlay, tunnel uint32) error {
+func (d *Datapath) Sync(ctx context.Context, underlays []Underlay, tunnels [plan.Slots]uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.programs == nil {
@@ -156,7 +157,7 @@ func (d *Datapath) Sync(ctx context.Context, underlays []Underlay, tunnel uint32
 	}
 	problems := []error{d.writeUnderlays(underlays)}
 	want := map[hook]bool{}
-	for _, step := range attachSteps(underlays, tunnel) {
+	for _, step := range attachSteps(underlays, tunnels) {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(append(problems, err)...)
 		}
@@ -176,10 +177,12 @@ type attachStep struct {
 }
 
 // attachSteps returns what has to be attached, receivers first.
-func attachSteps(underlays []Underlay, tunnel uint32) []attachStep {
+func attachSteps(underlays []Underlay, tunnels [plan.Slots]uint32) []attachStep {
 	var steps []attachStep
-	if tunnel != 0 {
-		steps = append(steps, attachStep{hook: hook{program: model.ProgramFromTunnel, ifindex: tunnel}})
+	for _, tunnel := range tunnels {
+		if tunnel != 0 {
+			steps = append(steps, attachStep{hook: hook{program: model.ProgramFromTunnel, ifindex: tunnel}})
+		}
 	}
 	for _, program := range []model.Program{model.ProgramFromNetdev, model.ProgramToNetdev} {
 		for _, underlay := range underlays {

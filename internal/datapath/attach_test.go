@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warren/internal/datapath/model"
+	"warren/internal/plan"
 )
 
 // attachment returns the attachment of a program on the node's devices.
@@ -57,7 +58,7 @@ func TestSyncAttachesAndDetaches(t *testing.T) {
 		if diff := cmp.Diff(placesIn(mode), n.places(t)); diff != "" {
 			t.Errorf("attached (-want +got):\n%s", diff)
 		}
-		if err := n.Sync(context.Background(), nil, 0); err != nil {
+		if err := n.Sync(context.Background(), nil, [plan.Slots]uint32{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := n.places(t); got != nil {
@@ -196,7 +197,7 @@ func TestDeviceComesBack(t *testing.T) {
 		n := newNode(t, mode)
 		old := indexOf(t, "eth0")
 		ip(t, "link del eth0")
-		if err := n.Sync(context.Background(), []Underlay{{Index: old, Name: "eth0", MAC: make([]byte, 6)}}, n.config.TunnelIfindex); err == nil {
+		if err := n.Sync(context.Background(), []Underlay{{Index: old, Name: "eth0", MAC: make([]byte, 6)}}, n.config.Tunnels); err == nil {
 			t.Error("no error for a device that is gone")
 		}
 		ip(t, "link add eth0 type veth peer name wire")
@@ -215,11 +216,11 @@ func TestDeviceComesBack(t *testing.T) {
 func TestOneBadDeviceDoesNotStopTheOthers(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)
-		if err := n.Sync(context.Background(), nil, 0); err != nil {
+		if err := n.Sync(context.Background(), nil, [plan.Slots]uint32{}); err != nil {
 			t.Fatal(err)
 		}
 		bad := Underlay{Index: 4000, Name: "eth9", MAC: make([]byte, 6)}
-		err := n.Sync(context.Background(), []Underlay{bad, underlayOf(t, "eth0")}, n.config.TunnelIfindex)
+		err := n.Sync(context.Background(), []Underlay{bad, underlayOf(t, "eth0")}, n.config.Tunnels)
 		if err == nil {
 			t.Fatal("no error")
 		}
@@ -301,7 +302,7 @@ func TestTCXInsistentNeighbour(t *testing.T) {
 
 func TestSyncBeforeConfigure(t *testing.T) {
 	d := open(t, Options{MaxAddresses: 1, MaxPrefixes: 1})
-	if err := d.Sync(context.Background(), nil, 0); err == nil || !strings.Contains(err.Error(), "not configured") {
+	if err := d.Sync(context.Background(), nil, [plan.Slots]uint32{}); err == nil || !strings.Contains(err.Error(), "not configured") {
 		t.Errorf("error %v", err)
 	}
 }

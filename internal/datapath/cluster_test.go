@@ -42,6 +42,10 @@ func testEntries() []PrefixEntry {
 		e.MTU = 1400
 		return e
 	}
+	in := func(e plan.Entry, slot plan.Slot) plan.Entry {
+		e.Slot = slot
+		return e
+	}
 	return []PrefixEntry{
 		entry("10.0.0.1/32", plan.Entry{Identity: 1, Flags: node | local}),
 		entry("fd00::1/128", plan.Entry{Identity: 1, Flags: node | local}),
@@ -66,6 +70,9 @@ func testEntries() []PrefixEntry {
 		entry("fd00::8/128", not(peer("fd00::8", 1, node, 0), false)),
 		entry("10.244.8.0/24", not(peer("10.0.0.8", 1, 0, 0), false)),
 		entry("10.0.0.9/32", not(peer("10.0.0.9", 1, node, 0), true)),
+		entry("10.0.0.10/32", in(peer("10.0.0.10", 2, node, 0), 2)),
+		entry("fd00::10/128", in(peer("fd00::10", 2, node, 0), 2)),
+		entry("10.244.10.0/24", in(peer("10.0.0.10", 2, 0, 0), 3)),
 		entry("239.1.0.0/16", peer("10.0.0.2", 1, 0, 0)),
 		entry("ff05::/16", peer("10.0.0.2", 1, 0, 0)),
 	}

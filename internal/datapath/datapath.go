@@ -130,7 +130,7 @@ func (d *Datapath) Configure(config model.Config) error {
 	d.unload()
 	d.config, d.programs = config, loaded
 	d.logger.Info("datapath configured", "mode", config.Mode, "ingress", config.Ingress,
-		"tunnel", config.TunnelIfindex, "underlay", config.PrimaryUnderlay)
+		"tunnels", config.Tunnels, "underlay", config.PrimaryUnderlay)
 	return d.replaceAttached()
 }
 

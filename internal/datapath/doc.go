@@ -9,7 +9,7 @@
 //	defer d.Close()
 //	err = d.Configure(config)                       // marks, port, devices, mode
 //	failed, err := d.Apply(upserts, deletes)        // whose addresses are whose
-//	err = d.Sync(ctx, underlays, tunnel)            // attachments exactly so; again to heal drift
+//	err = d.Sync(ctx, underlays, tunnels)           // attachments exactly so; again to heal drift
 //
 // Below the folder:
 //

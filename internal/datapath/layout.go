@@ -73,6 +73,7 @@ const (
 	entryHasPair = uint8(4)
 	entrySend    = uint8(8)
 	entryEnforce = uint8(16)
+	entrySlot    = 5 // two bits from this one on
 )
 
 // entryValue is struct entry.
@@ -125,6 +126,7 @@ func entryValueOf(entry plan.Entry) entryValue {
 	if entry.Enforce {
 		value.Flags |= entryEnforce
 	}
+	value.Flags |= uint8(entry.Slot%plan.Slots) << entrySlot
 	return value
 }
 
@@ -139,6 +141,7 @@ func (v entryValue) entry() plan.Entry {
 		HasPair:  v.Flags&entryHasPair != 0,
 		Send:     v.Flags&entrySend != 0,
 		Enforce:  v.Flags&entryEnforce != 0,
+		Slot:     plan.Slot(v.Flags >> entrySlot % plan.Slots),
 	}
 }
 

@@ -141,6 +141,7 @@ func TestEntryValueRoundTrip(t *testing.T) {
 		{"peer with a smaller tunnel", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, MTU: 65535}},
 		{"confirmed peer", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Send: true}},
 		{"peer that encrypts all", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Enforce: true}},
+		{"peer with a later key", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 2, HasPair: true, Send: true, Slot: 3}},
 		{"explicitly not encrypted", plan.Entry{Endpoint: netip.MustParseAddr("2001:db8::1"), HasPair: true}},
 	}
 	for _, test := range tests {

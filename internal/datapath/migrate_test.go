@@ -84,7 +84,7 @@ func TestMigrationWaitsForSync(t *testing.T) {
 	apply(t, n.Datapath, testEntries(), nil)
 	configure(t, n.Datapath, n.config)
 	bad := Underlay{Index: 1 << 30, Name: "gone", L3: true}
-	if err := n.Sync(t.Context(), []Underlay{underlayOf(t, "eth0"), bad}, n.config.TunnelIfindex); err == nil {
+	if err := n.Sync(t.Context(), []Underlay{underlayOf(t, "eth0"), bad}, n.config.Tunnels); err == nil {
 		t.Fatal("a device that does not exist was attached to")
 	}
 	if _, err := os.Stat(filepath.Join(n.dir, "maps-v1")); err != nil || !n.Migrating() {

@@ -57,7 +57,7 @@ func (v variant) variables(config model.Config, report bool) map[string]any {
 		"mark_mask":        config.MarkMask,
 		"mark_value":       config.Mark,
 		"wireguard_port":   config.Port,
-		"tunnel_ifindex":   config.TunnelIfindex,
+		"tunnel_ifindex":   config.Tunnels,
 		"primary_underlay": config.PrimaryUnderlay,
 		"inner_mtu":        config.InnerMTU,
 		"oversize":         uint8(config.Oversize),

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"warren/internal/datapath/model"
+	"warren/internal/plan"
 )
 
 // A normal test run compares so many packets, or as many as it can in that time; a number that
@@ -205,8 +206,8 @@ func (g generator) config() model.Config {
 	return model.Config{
 		Exemptions: g.chance(50),
 		Mark:       mask & 0x90000010, MarkMask: mask,
-		Port:            pick(g, uint16(51880), 51880, 53),
-		TunnelIfindex:   pick(g, uint32(9), 9, 9, 0),
+		Port:            pick(g, uint16(51880), 51880, 51878, 53),
+		Tunnels:         [plan.Slots]uint32{pick(g, uint32(9), 9, 9, 0), pick(g, uint32(0), 10), pick(g, uint32(0), 11), pick(g, uint32(0), 12)},
 		PrimaryUnderlay: pick(g, uint32(2), 5, 0, 77),
 		InnerMTU:        pick(g, uint16(1440), 1408, 1280, 600, 0),
 		Oversize:        pick(g, model.OversizeAuto, model.OversizeICMP, model.OversizeFragment),
@@ -377,7 +378,9 @@ func (g generator) protocol() uint8 {
 func (g generator) transport(protocol uint8) []byte {
 	switch protocol {
 	case protoUDP:
-		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, 161, uint16(g.Uint32())) }
+		port := func() uint16 {
+			return pick(g, uint16(51880), 51880, 51880+uint16(g.IntN(5)), 53, 161, uint16(g.Uint32()))
+		}
 		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", "", g.long(), g.long()))
 	case protoICMP:
 		return append(icmp6(pick(g, uint8(132), 133, 134, 135, 136, 137, 138, 128, 1)), pick(g, "", "", g.long())...)

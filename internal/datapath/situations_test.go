@@ -35,8 +35,9 @@ const (
 
 func observe(c *model.Config)        { c.Mode = model.Observe }
 func strict(c *model.Config)         { c.Mode = model.Strict }
-func withoutTunnel(c *model.Config)  { c.TunnelIfindex = 0 }
+func withoutTunnel(c *model.Config)  { c.Tunnels[0] = 0 }
 func ingressDevice(c *model.Config)  { c.Ingress = model.IngressDevice }
+func withSlot2(c *model.Config)      { c.Tunnels[2] = 11 }
 func withoutPrimary(c *model.Config) { c.PrimaryUnderlay = 0 }
 
 func all(changes ...func(*model.Config)) func(*model.Config) {
@@ -57,6 +58,13 @@ var (
 	encrypted  = ipv4{src: "10.0.0.1", dst: "10.0.0.2", protocol: protoUDP}.wrap(udp(51880, 51880, transportMessage))
 	encrypted6 = ipv6{src: "fd00::1", dst: "fd00::2", next: protoUDP}.wrap(udp(51880, 51880, transportMessage))
 	arp        = ethernet(typeARP, make([]byte, 28))
+)
+
+// Packets to a peer that is reached by the device in slot 2, and what that device sends.
+var (
+	hostToSlot2   = ipv4{src: "10.0.0.1", dst: "10.0.0.10", protocol: protoTCP}.wrap(tcp(40000, 22))
+	hostToSlot2v6 = ipv6{src: "fd00::1", dst: "fd00::10", next: protoTCP}.wrap(tcp(40000, 22))
+	ofSlot2       = udpTo("10.0.0.1", "10.0.0.2", 51882, 51881, transportMessage)
 )
 
 // probing is what Warren sends through the tunnel to measure.
@@ -82,6 +90,14 @@ func drop(in Input, reason model.Reason) model.Result {
 
 func redirect(in Input) model.Result {
 	return model.Result{Verdict: model.Tunnel, Reason: model.ReasonRedirected, Mark: in.Mark, Frame: in.Frame, Ifindex: 9}
+}
+
+func redirectedTo(ifindex uint32) func(Input) model.Result {
+	return func(in Input) model.Result {
+		result := redirect(in)
+		result.Ifindex = ifindex
+		return result
+	}
 }
 
 func handBack(frame []byte, mark, ifindex uint32) model.Result {
@@ -256,6 +272,15 @@ func egressRefused() []situation {
 		egress("source outside the cluster in observe mode", from("192.0.2.1", "10.244.2.5"), passes(model.ReasonSourceNotAllowed)).when(observe),
 		egress("source outside the cluster in strict mode", from("192.0.2.1", "10.244.2.5"), drops(model.ReasonSourceNotAllowed)).when(strict),
 		egress("no tunnel", v4(podToPod), passes(model.ReasonNoTunnel)).when(withoutTunnel),
+		egress("a peer in another slot", v4(hostToSlot2), redirectedTo(11)).when(withSlot2),
+		egress("a peer in another slot, IPv6", v6(hostToSlot2v6), redirectedTo(11)).when(withSlot2),
+		egress("a peer in slot 0, of several", v4(podToPod), redirect).when(withSlot2),
+		egress("a peer in a slot without a tunnel", v4(hostToSlot2), passes(model.ReasonNoTunnel)),
+		egress("a peer in a slot without a tunnel in strict mode", v4(hostToSlot2), drops(model.ReasonNoTunnel)).when(strict),
+		egress("WireGuard of another slot", marked(v4(ofSlot2)), passes(model.ReasonEncrypted)).when(withSlot2),
+		egress("a proof is missing: port of a slot without a tunnel", marked(v4(ofSlot2)), redirect),
+		egress("a proof is missing: port behind those of all slots", marked(v4(udpTo("10.0.0.1", "10.0.0.2", 51884, 51880, transportMessage))), redirect).when(withSlot2),
+		egress("a proof is missing: port before those of all slots", marked(v4(udpTo("10.0.0.1", "10.0.0.2", 51879, 51880, transportMessage))), redirect).when(withSlot2),
 		egress("no tunnel in strict mode", v4(podToPod), drops(model.ReasonNoTunnel)).when(all(withoutTunnel, strict)),
 		egress("observe mode", v4(podToPod), passes(model.ReasonWouldRedirect)).when(observe),
 		egress("observe mode without tunnel", v4(podToPod), passes(model.ReasonWouldRedirect)).when(all(observe, withoutTunnel)),
@@ -339,9 +364,11 @@ func ingressSituations() []situation {
 		ingress("from a node without a pair", from("10.0.0.4", "10.0.0.1"), model.ReasonNoPair),
 		ingress("from an address of this node", from("10.244.1.5", "10.0.0.1"), model.ReasonLocalSource),
 		ingress("WireGuard", v4(wireguard), model.ReasonEncryptedIn),
+		ingress("WireGuard for a slot that has no tunnel yet", v4(udpTo("10.0.0.2", "10.0.0.1", 51880, 51883, transportMessage)), model.ReasonEncryptedIn),
+		ingress("WireGuard for a port behind those of all slots", v4(udpTo("10.0.0.2", "10.0.0.1", 51880, 51884, transportMessage)), model.ReasonClearFromPeer),
+		ingress("WireGuard for a port before those of all slots", v4(udpTo("10.0.0.2", "10.0.0.1", 51880, 51879, transportMessage)), model.ReasonClearFromPeer),
 		ingress("WireGuard from the world", v4(udpTo("192.0.2.1", "10.0.0.1", 1, 51880, transportMessage)), model.ReasonEncryptedIn),
 		ingress("clear text to the port of WireGuard", v4(udpTo("10.0.0.2", "10.0.0.1", 51880, 51880, "hello, world")), model.ReasonClearFromPeer),
-		ingress("WireGuard to another port", v4(udpTo("10.0.0.2", "10.0.0.1", 51880, 51881, transportMessage)), model.ReasonClearFromPeer),
 		ingress("later fragment of UDP from a machine", v4(ipv4{src: "10.0.0.2", dst: "10.0.0.1", protocol: protoUDP, fragment: 185}.wrap([]byte("rest"))), model.ReasonUDPFragmentIn),
 		ingress("later fragment of UDP from a pod", v4(ipv4{src: "10.244.2.5", dst: "10.0.0.1", protocol: protoUDP, fragment: 185}.wrap([]byte("rest"))), model.ReasonClearFromPeer),
 		ingress("later fragment of TCP from a machine", v4(ipv4{src: "10.0.0.2", dst: "10.0.0.1", protocol: protoTCP, fragment: 185}.wrap([]byte("rest"))), model.ReasonClearFromPeer),

@@ -66,7 +66,7 @@ func newNode(t testing.TB, mode AttachMode) *node {
 		capture: listen(t, "wire", unix.ETH_P_ALL),
 	}
 	n.config = testConfig()
-	n.config.TunnelIfindex, n.config.PrimaryUnderlay = indexOf(t, "warren0"), indexOf(t, "eth0")
+	n.config.Tunnels[0], n.config.PrimaryUnderlay = indexOf(t, "warren0"), indexOf(t, "eth0")
 	n.start(t)
 	apply(t, n.Datapath, testEntries(), nil)
 	return n
@@ -82,7 +82,7 @@ func (n *node) start(t testing.TB) {
 
 func (n *node) sync(t testing.TB) {
 	t.Helper()
-	if err := n.Sync(context.Background(), []Underlay{underlayOf(t, "eth0")}, n.config.TunnelIfindex); err != nil {
+	if err := n.Sync(context.Background(), []Underlay{underlayOf(t, "eth0")}, n.config.Tunnels); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -511,7 +511,7 @@ func TestUnderlayWithoutLinkLayer(t *testing.T) {
 			}
 		}
 		apply(t, n.Datapath, entries, nil)
-		if err := n.Sync(context.Background(), []Underlay{underlayOf(t, "eth0"), underlayOf(t, "ppp0")}, n.config.TunnelIfindex); err != nil {
+		if err := n.Sync(context.Background(), []Underlay{underlayOf(t, "eth0"), underlayOf(t, "ppp0")}, n.config.Tunnels); err != nil {
 			t.Fatal(err)
 		}
 		sendUDP(t, "10.0.0.1:0", "10.0.0.6:7", 0, "secret")

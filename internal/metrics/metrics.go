@@ -34,6 +34,9 @@ type Snapshot struct {
 	Attached              int // underlay devices with the datapath on them
 	Underlays             int // underlay devices
 	DeviceMTU             int
+	KeyEpoch              uint32
+	KeysMoved             int // peers that use the new key, while there is an old one
+	KeysWaiting           int // peers that do not use it yet
 	Peers                 []Peer
 	Reasons               []Reason
 	PeerReasons           []PeerReason
@@ -102,6 +105,8 @@ var (
 	keyChanges  = describe("key_changes_total", "Keys of known nodes that changed without announcement and were accepted, since the agent started. Each should be a machine that was rebuilt.")
 	renewals    = describe("peer_renewals_total", "Peers that were set up anew since nothing came back from them. A machine that is off, or a tunnel that was stuck: the log names it.")
 	recreations = describe("device_recreations_total", "WireGuard devices made anew since no peer answered. Growth: look at the underlay, at firewalls for the port, and at the kernel's log.")
+	keyEpoch    = describe("key_epoch", "Number of this node's newest key, counted from 1. It grows with each rotation; a fall means that the state directory was lost.")
+	keyPeers    = describe("rotation_peers", "Peers that have moved to this node's new key, and those that it waits for. Waiting above 0 for ten minutes: `warren status` names them.", "state")
 	conflicts   = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
 	problems    = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
 	pending     = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
@@ -127,7 +132,7 @@ var (
 )
 
 var descriptions = []*prometheus.Desc{
-	build, ready, synced, entries, refused, held, keyChanges, renewals, recreations, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
+	build, ready, synced, entries, refused, held, keyChanges, keyEpoch, keyPeers, renewals, recreations, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
 	received, sent, handshake, peerState, rtt, loss, peerMTU, packets, byteTotal, peerPackets, failures, rounds, operations, repairs,
 }
 
@@ -166,6 +171,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(refused, float64(s.NodesRefused))
 	gauge(held, float64(s.NodesHeld))
 	counter(keyChanges, s.KeyChanges)
+	gauge(keyEpoch, float64(s.KeyEpoch))
+	gauge(keyPeers, float64(s.KeysMoved), "moved")
+	gauge(keyPeers, float64(s.KeysWaiting), "waiting")
 	counter(renewals, s.Renewals)
 	counter(recreations, s.Recreations)
 	gauge(conflicts, float64(s.Conflicts))

@@ -45,11 +45,13 @@ volatile const __u32 mark_mask = 0x10;
 /* Their value in a packet that WireGuard has sent, and in one that from_tunnel hands back. */
 volatile const __u32 mark_value = 0x10;
 
-/* UDP port of the WireGuard device, host byte order. */
+/* UDP port of the WireGuard device in slot 0, host byte order; those of the others follow it. */
 volatile const __u16 wireguard_port = 51880;
 
-/* Index of the WireGuard device, 0 while there is none. */
-volatile const __u32 tunnel_ifindex = 0;
+#define SLOTS 4
+
+/* Index of the WireGuard device in each slot, 0 where there is none. */
+volatile const __u32 tunnel_ifindex[SLOTS] = {};
 
 /* Index of the underlay device for a source whose entry names none that exists. */
 volatile const __u32 primary_underlay = 0;

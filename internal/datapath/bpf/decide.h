@@ -63,6 +63,24 @@ static __always_inline bool has_pair(const struct entry *entry)
 	return entry->flags & ENTRY_HAS_PAIR;
 }
 
+/* Whether one of this node's devices sends from the port. */
+static __always_inline bool is_own_port(__u16 port)
+{
+	int slot;
+
+	for (slot = 0; slot < SLOTS; slot++) {
+		if (tunnel_ifindex[slot] && port == (__u16)(wireguard_port + slot))
+			return true;
+	}
+	return false;
+}
+
+/* Index of the device that encrypts for the peer, 0 while there is none. */
+static __always_inline __u32 tunnel_of(const struct entry *peer)
+{
+	return peer ? tunnel_ifindex[(peer->flags & ENTRY_SLOT) >> ENTRY_SLOT_SHIFT] : 0;
+}
+
 /*
  * The part of "own WireGuard packet" that the packet itself shows. A later fragment shows no port:
  * it is its datagram's first fragment that counts.
@@ -73,7 +91,7 @@ static __always_inline bool looks_encrypted(const struct packet *pkt)
 		return false;
 	if (pkt->fragment == FRAGMENT_LATER)
 		return pkt->own_datagram;
-	return pkt->wireguard && pkt->sport == wireguard_port;
+	return pkt->wireguard && is_own_port(pkt->sport);
 }
 
 /* RFC 6980 forbids fragmented neighbour discovery, and RFC 4861 any other hop limit. */
@@ -133,7 +151,7 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 					 : pass_unless_strict(REASON_NOT_CONFIRMED);
 	if (mode == MODE_OBSERVE)
 		return verdict(ACTION_PASS, REASON_WOULD_REDIRECT);
-	if (tunnel_ifindex == 0)
+	if (tunnel_of(dst) == 0)
 		return pass_unless_strict(REASON_NO_TUNNEL);
 	return verdict(ACTION_TUNNEL, REASON_REDIRECTED);
 }
@@ -141,6 +159,9 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 /*
  * from_netdev: a packet that came in by an underlay device and was not handed back. The mirror of
  * decide_egress() at the sender: what that one would have encrypted must not come in clear.
+ *
+ * WireGuard's ports are known to be those of all slots, since a peer may begin with one before this
+ * node does.
  *
  * A later fragment of UDP shows no port. It passes, for it is worth nothing without its first
  * fragment, and of those only WireGuard's pass.
@@ -150,7 +171,8 @@ decide_ingress(const struct packet *pkt, const struct entry *src, const struct e
 {
 	if (is_neighbour_discovery(pkt))
 		return verdict(ACTION_PASS, REASON_NEIGHBOUR_DISCOVERY);
-	if (pkt->wireguard && pkt->dport == wireguard_port && (!dst || dst->flags & ENTRY_NODE))
+	if (pkt->wireguard && (__u16)(pkt->dport - wireguard_port) < SLOTS &&
+	    (!dst || dst->flags & ENTRY_NODE))
 		return verdict(ACTION_PASS, REASON_ENCRYPTED_IN);
 	if (!src || !dst)
 		return verdict(ACTION_PASS, REASON_NOT_CLUSTER);

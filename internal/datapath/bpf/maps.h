@@ -32,7 +32,9 @@ enum entry_flag {
 	ENTRY_HAS_PAIR = 4, /* endpoint and key are an opinion */
 	ENTRY_SEND = 8,	    /* the peer is known to decrypt */
 	ENTRY_ENFORCE = 16, /* the peer is known to encrypt */
+	ENTRY_SLOT = 96,    /* device that encrypts for the peer, shifted by ENTRY_SLOT_SHIFT */
 };
+#define ENTRY_SLOT_SHIFT 5
 
 struct entry {
 	__u32 identity;

@@ -265,16 +265,16 @@ static __noinline bool become_error(struct __sk_buff *skb, const struct packet *
 /*
  * Tell the sender what fits: the packet becomes the error. It comes from the packet's destination,
  * since the route to that leads by this very device, and a reverse-path filter lets it in. With
- * OVERSIZE_AUTO the packet is sent before.
+ * OVERSIZE_AUTO the packet is sent to the tunnel before.
  */
 static __always_inline struct verdict tell(struct __sk_buff *skb, const struct packet *pkt,
-					   __u16 mtu)
+					   __u16 mtu, __u32 tunnel)
 {
 	const bool send = oversize == OVERSIZE_AUTO;
 	__u32 before = skb->len;
 
 	/* A BPF_PROG_RUN sends nothing. */
-	if (send && !report_verdict && bpf_clone_redirect(skb, tunnel_ifindex, 0))
+	if (send && !report_verdict && bpf_clone_redirect(skb, tunnel, 0))
 		return verdict(ACTION_TUNNEL, REASON_OVERSIZE);
 	if (become_error(skb, pkt, mtu)) {
 		skb->mark = handed_back(skb->mark);

@@ -173,7 +173,7 @@ int to_netdev(struct __sk_buff *skb)
 	}
 
 	if (result.action == ACTION_TUNNEL) {
-		ifindex = tunnel_ifindex;
+		ifindex = tunnel_of(dst);
 		if (!strip_to_ip(skb, &pkt))
 			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
 	}
@@ -185,7 +185,7 @@ int to_netdev(struct __sk_buff *skb)
 			result.action = ACTION_DROP;
 		else if (result.reason == REASON_OVERSIZE && is_tellable(&pkt, src, mtu) &&
 			 may_tell(&pkt))
-			result = tell(skb, &pkt, mtu);
+			result = tell(skb, &pkt, mtu, ifindex);
 	}
 	if (result.action == ACTION_HAND_BACK)
 		ifindex = skb->ifindex;

@@ -116,10 +116,10 @@ func numberOf(names []string, text, kind string) (uint8, error) {
 type Config struct {
 	// Mark is the value, under MarkMask, of what WireGuard has sent and of what is handed back.
 	Mark, MarkMask uint32
-	// Port is Warren's UDP port.
+	// Port is the UDP port of the WireGuard device in slot 0; those of the others follow it.
 	Port uint16
-	// TunnelIfindex is the index of the WireGuard device, 0 while there is none.
-	TunnelIfindex uint32
+	// Tunnels are the indexes of the WireGuard devices by slot, 0 where there is none.
+	Tunnels [plan.Slots]uint32
 	// PrimaryUnderlay is the index of the underlay device for a source whose entry names none.
 	PrimaryUnderlay uint32
 	// InnerMTU is the largest packet in bytes, with its IP header, that the tunnel carries whole to every
@@ -183,7 +183,7 @@ func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 		return config.unlessStrict(), ReasonNotConfirmed
 	case config.Mode == Observe:
 		return Pass, ReasonWouldRedirect
-	case config.TunnelIfindex == 0:
+	case config.Tunnels[dst.Slot] == 0:
 		return config.unlessStrict(), ReasonNoTunnel
 	}
 	return Tunnel, ReasonRedirected
@@ -194,7 +194,7 @@ func decideIngress(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reas
 	switch {
 	case p.isNeighbourDiscovery():
 		return Pass, ReasonNeighbourDiscovery
-	case p.WireGuard && p.DstPort == config.Port && (src == nil || dst == nil || isNode(dst)):
+	case p.WireGuard && p.DstPort-config.Port < plan.Slots && (src == nil || dst == nil || isNode(dst)):
 		return Pass, ReasonEncryptedIn
 	case src == nil || dst == nil:
 		return Pass, ReasonNotCluster
@@ -239,7 +239,8 @@ func (p Packet) looksEncrypted(config Config) bool {
 	if p.Fragment == LaterFragment {
 		return p.OwnDatagram
 	}
-	return p.WireGuard && p.SrcPort == config.Port
+	slot := p.SrcPort - config.Port
+	return p.WireGuard && slot < plan.Slots && config.Tunnels[slot] != 0
 }
 
 // isNeighbourDiscovery: RFC 4861 wants hop limit 255, RFC 6980 forbids fragments.

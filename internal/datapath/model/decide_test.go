@@ -71,7 +71,7 @@ func FuzzToNetdev(f *testing.F) {
 		meta := model.Meta{Mark: mark, L3: l3}
 		results := map[model.Mode]model.Result{}
 		for _, mode := range []model.Mode{model.Observe, model.Permissive, model.Strict} {
-			config := model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, TunnelIfindex: 9, Mode: mode}
+			config := model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{9}, Mode: mode}
 			results[mode] = model.ToNetdev(frame, meta, config, model.World{Lookup: lookup})
 		}
 		if !bytes.Equal(frame, before) {

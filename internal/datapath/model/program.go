@@ -57,8 +57,9 @@ func ToNetdev(frame []byte, meta Meta, config Config, world World) Result {
 
 // intoTunnel makes a packet fit that is to take the tunnel.
 func (p Packet) intoTunnel(result *Result, meta Meta, config Config, world World) {
-	mtu := config.TunnelMTU(world.find(p.Dst))
-	result.Ifindex = config.TunnelIfindex
+	peer := world.find(p.Dst)
+	mtu := config.TunnelMTU(peer)
+	result.Ifindex = config.Tunnels[peer.Slot]
 	result.Frame = p.clampMSS(p.withoutTags(result.Frame), p.plainOffset(), mtu)
 	result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(mtu))
 	if result.Reason == ReasonOversize && p.tellable(world.find(p.Src), mtu, config.Oversize) && meta.mayTell(p) {

@@ -28,7 +28,7 @@ const (
 func measure(ctx context.Context, l *lab.Lab, rows []Row, options Options) (measurement, error) {
 	m := measurement{nodes: nodeAddresses(l.Topology)}
 	markers := newMarkers()
-	capture, err := wire.Listen(l.Topology.Wire, lab.WireBridge, wire.Options{Cluster: clusterOf(l.Topology), Magic: markers.magic})
+	capture, err := wire.Listen(l.Topology.Wire, lab.WireBridge, wire.Options{Cluster: ClusterOf(l.Topology), Magic: markers.magic})
 	if err != nil {
 		return m, err
 	}
@@ -140,8 +140,8 @@ func nodeAddresses(topology lab.Topology) map[netip.Addr]string {
 	return nodes
 }
 
-// clusterOf is the lab as somebody at the wire knows it.
-func clusterOf(topology lab.Topology) wire.Cluster {
+// ClusterOf is the lab as somebody at the wire knows it.
+func ClusterOf(topology lab.Topology) wire.Cluster {
 	cluster := wire.Cluster{MACs: map[wire.MAC]bool{}, Nodes: map[netip.Addr]bool{}, Port: lab.Port}
 	for _, node := range topology.Nodes {
 		cluster.MACs[wire.MAC(node.MAC)] = true

@@ -34,7 +34,8 @@ type Cluster struct {
 	Nodes map[netip.Addr]bool
 	// Prefixes of everything that belongs to the cluster, the nodes' addresses included.
 	Prefixes []netip.Prefix
-	// Port of WireGuard.
+	// Port is the first of WireGuard's four: a node whose key is being replaced, or whose peers' keys are,
+	// has more than one device.
 	Port uint16
 }
 
@@ -78,10 +79,14 @@ func (p Packet) neighbourDiscovery() bool {
 	return p.Flow.Protocol == protoICMP6 && p.ICMPType >= 133 && p.ICMPType <= 137 && p.HopLimit == 255 && !p.Fragment.IsPiece()
 }
 
+const devicePorts = 4
+
+func (c Cluster) isWireGuardPort(port uint16) bool { return port-c.Port < devicePorts }
+
 // wireGuard accepts the four messages of the protocol by type, reserved bytes and length
 // (wireguard.com/protocol). The port alone is not enough: anybody can send from it.
 func (c Cluster) wireGuard(p Packet) bool {
-	if p.Flow.Protocol != protoUDP || p.Flow.Source.Port() != c.Port || p.Flow.Destination.Port() != c.Port || len(p.Payload) < 4 {
+	if p.Flow.Protocol != protoUDP || !c.isWireGuardPort(p.Flow.Source.Port()) || !c.isWireGuardPort(p.Flow.Destination.Port()) || len(p.Payload) < 4 {
 		return false
 	}
 	switch binary.LittleEndian.Uint32(p.Payload) {

@@ -21,6 +21,7 @@ func TestJudge(t *testing.T) {
 		{name: "cookie", frame: ip(n1v6, n2v6, protoUDP, udp(port, port, wireGuard(3, 64))), want: WireGuard},
 		{name: "keepalive", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 32))), want: WireGuard},
 		{name: "data", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 1456))), want: WireGuard},
+		{name: "between devices of later keys", frame: ip(n1, n2, protoUDP, udp(port+2, port+1, wireGuard(4, 1456))), want: WireGuard},
 		{name: "data cut into fragments, the first", frame: ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 0x2000, join(ports(port, port, 8+1472, 0), wireGuard(4, 1400)))), want: WireGuard},
 		{name: "later fragment between nodes", frame: ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 175, make([]byte, 80))), want: Piece},
 
@@ -28,6 +29,7 @@ func TestJudge(t *testing.T) {
 		{name: "data of a length that padding forbids", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 100))), want: Clear},
 		{name: "reserved bytes used", frame: ip(n1, n2, protoUDP, udp(port, port, join([]byte{4, 1, 0, 0}, make([]byte, 60)))), want: Clear},
 		{name: "empty datagram", frame: ip(n1, n2, protoUDP, udp(port, port, nil)), want: Clear},
+		{name: "from a port behind those of WireGuard", frame: ip(n1, n2, protoUDP, udp(port+4, port, wireGuard(4, 64))), want: Clear},
 		{name: "from another port", frame: ip(n1, n2, protoUDP, udp(9, port, wireGuard(4, 64))), want: Clear},
 		{name: "WireGuard between pods is a pod's", frame: ip(p1, p2, protoUDP, udp(port, port, wireGuard(4, 64))), want: Clear},
 		{name: "WireGuard from a pod", frame: ip(p1, n2, protoUDP, udp(port, port, wireGuard(4, 64))), want: Clear},
