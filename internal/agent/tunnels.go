@@ -28,7 +28,7 @@ type tunnel struct {
 	have     plan.State       // peers and allowed IPs of the device, as last read or written
 	watchdog *plan.Watchdog
 	traffic  map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
-	broken   error                              // why the device is not there
+	broken   error                              // why the device has not come yet
 }
 
 func (t *tunnel) close() {
@@ -145,8 +145,9 @@ func (a *agent) adoptTunnels(links []netdev.Link) error {
 	return nil
 }
 
-// ensureDevices makes the WireGuard devices, or adopts them, and gives them key, port and mark. One that
-// cannot be made does not keep the others from working; it is an error when none is left.
+// ensureDevices makes the WireGuard devices, or adopts them, and gives them key, port and mark. A new one that
+// cannot be made does not keep the others from working; what happens to one in use ends the round, so that
+// nothing else is done on account of it.
 func (a *agent) ensureDevices(ctx context.Context) error {
 	var problems []error
 	for slot, wanted := range a.wantedSlots() {
@@ -161,12 +162,12 @@ func (a *agent) ensureDevices(ctx context.Context) error {
 			a.tunnels[slot] = t
 		}
 		t := a.tunnels[slot]
-		if t.broken = a.ensureDevice(ctx, t); t.broken != nil {
-			problems = append(problems, t.broken)
+		err := a.ensureDevice(ctx, t)
+		if err != nil && t.link.Index != 0 || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		t.broken = err
+		problems = append(problems, err)
 	}
 	if len(a.tunnelsInUse()) == 0 {
 		return errors.Join(problems...)
@@ -186,7 +187,7 @@ func (a *agent) ensureDevice(ctx context.Context, t *tunnel) error {
 	return errors.Join(t.wg.Configure(want, t.key.private), t.use(link))
 }
 
-// brokenTunnels fails while a device that is called for is not there.
+// brokenTunnels fails while a device that is called for has not come.
 func (a *agent) brokenTunnels(context.Context) error {
 	var problems []error
 	for _, t := range a.tunnels {

@@ -122,7 +122,12 @@ func exampleStatus() api.Status {
 		Version: "v0.1.0", Node: "n1", Cluster: "default", PID: 4711, Started: now.Add(-time.Hour), NotReady: []string{"underlay: no device"},
 		Mode: "permissive", ModeSource: api.ModeCommanded, Ingress: "underlay", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
 		Addresses: []string{"10.0.0.1"}, Prefixes: []string{"10.42.1.0/24"},
-		Device:   api.Device{Name: "warren0", Engine: "kernel", Index: 7, MTU: 1440, Port: 51880, Mark: "0x10/0x10"},
+		Device: api.Device{Name: "warren0b", Engine: "kernel", Index: 7, MTU: 1440, Port: 51881, Mark: "0x10/0x10", Epoch: 2},
+		Devices: []api.Device{
+			{Name: "warren0", Engine: "kernel", Index: 5, MTU: 1440, Port: 51880, Mark: "0x10/0x10", Epoch: 1},
+			{Name: "warren0b", Engine: "kernel", Index: 7, MTU: 1440, Port: 51881, Mark: "0x10/0x10", Epoch: 2},
+		},
+		Rotation: api.Rotation{Epoch: 2, Made: now, Stage: api.RotationMoving, Keys: []api.Key{}, Moved: []string{"n2"}, Waiting: []string{"n3"}, Late: []string{}},
 		Underlay: []api.Underlay{{Name: "eth0", Index: 2, MTU: 1500, Attach: "tcx", Primary: true}, {Name: "eth1", Index: 3, MTU: 1500}},
 		Entries:  5,
 		Peers: []api.Peer{

@@ -59,6 +59,15 @@ func (w *watched) finish(t *testing.T) {
 	for _, f := range w.flows {
 		f.finish(t)
 	}
+	if t.Failed() {
+		for _, n := range []string{"n1", "n2", "n3"} {
+			for _, r := range w.status(n).Reasons {
+				if r.Packets > 0 {
+					t.Logf("%s %s %s %d", n, r.Program, r.Reason, r.Packets)
+				}
+			}
+		}
+	}
 	frames, err := w.capture.Close()
 	if err != nil {
 		t.Fatal(err)
