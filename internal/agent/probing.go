@@ -121,6 +121,8 @@ func (a *agent) adoptPaths() {
 	a.probing.adopted = map[cluster.PublicKey]plan.Path{}
 	for prefix, key := range a.have.AllowedIPs {
 		entry := a.have.Entries[prefix]
+		// The older version, whose maps are not read, has encrypted to all that the device knows.
+		entry.Send = entry.Send || a.data.Migrating()
 		if path := (plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce}); path != (plan.Path{}) {
 			a.probing.adopted[key] = path
 		}
@@ -321,7 +323,7 @@ func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State)
 
 func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
 	peer := a.probing.peers[key]
-	path := plan.Path{}
+	path := plan.Path{Send: state.Send, Enforce: state.Enforce && !peer.leaving}
 	if a.Config.MTU == 0 {
 		path.MTU = uint16(state.Size)
 		if state.Size == 0 {
