@@ -60,6 +60,7 @@ type probed struct {
 	*probe.Peer
 	endpoint netip.AddrPort
 	phase    probe.Phase // that was logged
+	size     int         // that was logged
 	// What the state was told last.
 	mode     probe.Mode
 	interval time.Duration
@@ -297,7 +298,7 @@ func (a *agent) settle(now time.Duration) {
 			continue
 		}
 		state := peer.State(now)
-		a.logPhase(key, peer, state)
+		a.logChange(key, peer, state)
 		path := a.pathOf(key, state)
 		paths[key] = path
 		p.applied[key] = probe.Kernel{Sends: path.Send, Enforces: path.Enforce}
@@ -307,8 +308,12 @@ func (a *agent) settle(now time.Duration) {
 	a.showNarrow()
 }
 
-// logPhase logs what has become of a peer.
-func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State) {
+// logChange logs what has become of a peer and of the path to it.
+func (a *agent) logChange(key cluster.PublicKey, peer *probed, state probe.State) {
+	if state.Size != peer.size {
+		a.Log.Info("path measured", "node", a.world.Routes().Peers[key].Node, "endpoint", peer.endpoint, "mtu", state.Size, "before", peer.size)
+		peer.size = state.Size
+	}
 	if state.Phase == peer.phase {
 		return
 	}
