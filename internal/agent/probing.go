@@ -49,8 +49,8 @@ type probing struct {
 	// touched are peers of which something may have changed since settle looked, at settled.
 	touched map[cluster.PublicKey]bool
 	settled time.Duration
-	// doubted are keys that were asked again because their node has another one.
-	doubted map[cluster.PublicKey]bool
+	// doubted has for keys that are held back when their node's present key was asked because of them.
+	doubted map[cluster.PublicKey]time.Duration
 	// applied are peers whose path is being written.
 	applied map[cluster.PublicKey]probe.Kernel
 }
@@ -72,7 +72,7 @@ func newProbing(own cluster.PublicKey) *probing {
 		started: monotonic(), own: probe.Address(own),
 		peers: map[cluster.PublicKey]*probed{}, keys: map[netip.Addr]cluster.PublicKey{},
 		schedule: probe.NewSchedule[cluster.PublicKey](probe.ScheduleOptions{}),
-		doubted:  map[cluster.PublicKey]bool{}, touched: map[cluster.PublicKey]bool{}, applied: map[cluster.PublicKey]probe.Kernel{},
+		doubted:  map[cluster.PublicKey]time.Duration{}, touched: map[cluster.PublicKey]bool{}, applied: map[cluster.PublicKey]probe.Kernel{},
 	}
 }
 
@@ -302,7 +302,6 @@ func (a *agent) settle(now time.Duration) {
 	}
 	clear(p.touched)
 	a.apply(plan.Change{Paths: paths})
-	a.releaseKeys(now)
 	a.showNarrow()
 }
 
