@@ -65,23 +65,36 @@ static __always_inline bool is_server(const struct address *address, __u16 port)
 	return bpf_map_lookup_elem(&servers, &key) != NULL;
 }
 
-/* Whether an exemption for the address of one of its ends is about the packet. */
-static __noinline bool is_exempt_for(const struct address *address, const struct packet *pkt)
+/*
+ * Whether an exemption for the address of one of its ends is about a packet. It is a global
+ * function, so that the verifier follows its loop once, and not once for each state of the caller.
+ */
+__noinline bool is_exempt_for(const struct address *address, __u32 protocol, __u32 sport,
+			      __u32 dport)
 {
-	struct prefix_key key = {.prefixlen = 128, .address = *address};
-	const struct exemptions *found = bpf_map_lookup_elem(&exempt_prefixes, &key);
+	struct prefix_key key = {.prefixlen = 128};
+	const struct exemptions *found;
 	__u32 i;
 
+	if (!address)
+		return false;
+	key.address = *address;
+	found = bpf_map_lookup_elem(&exempt_prefixes, &key);
 	for (i = 0; found && i < MAX_EXEMPTIONS && i < found->count; i++) {
 		const struct exemption *exemption = &found->list[i];
 
-		if (exemption->protocol && exemption->protocol != pkt->protocol)
+		if (exemption->protocol && exemption->protocol != protocol)
 			continue;
-		if (!exemption->port || exemption->port == pkt->sport ||
-		    exemption->port == pkt->dport)
+		if (!exemption->port || exemption->port == sport || exemption->port == dport)
 			return true;
 	}
 	return false;
+}
+
+static __always_inline bool is_exempt(const struct packet *pkt)
+{
+	return is_exempt_for(&pkt->src, pkt->protocol, pkt->sport, pkt->dport) ||
+	       is_exempt_for(&pkt->dst, pkt->protocol, pkt->sport, pkt->dport);
 }
 
 /*
@@ -93,7 +106,7 @@ static __always_inline void inform(struct packet *pkt, const struct entry *peer,
 	if (is_local(peer))
 		return;
 	if (exempting)
-		pkt->exempt = is_exempt_for(&pkt->src, pkt) || is_exempt_for(&pkt->dst, pkt);
+		pkt->exempt = is_exempt(pkt);
 	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & confirmed) &&
 	    pkt->protocol == IPPROTO_TCP && pkt->fragment == FRAGMENT_NONE)
 		pkt->server = is_server(&pkt->dst, pkt->dport) || is_server(&pkt->src, pkt->sport);
