@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func arrived(t *testing.T, socket *net.UDPConn, want int) map[string]int {
 
 func openBind(t *testing.T) (*bind, uint16) {
 	t.Helper()
-	b := newBind().(*bind)
+	b := &bind{}
 	_, port, err := b.Open(0)
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +134,17 @@ func TestBatchWithLargeMessages(t *testing.T) {
 // TestStockBindLosesTheBatch: what the test above guards against still happens without it.
 func TestStockBindLosesTheBatch(t *testing.T) {
 	narrowNamespace(t, 1500)
-	b, _ := openBind(t)
+	stock := conn.NewDefaultBind()
+	if _, _, err := stock.Open(0); err != nil {
+		t.Fatal(err)
+	}
+	defer stock.Close()
 	_, at := listenAt(t, "127.0.0.1")
-	peer, err := b.Bind.ParseEndpoint(at)
+	peer, err := stock.ParseEndpoint(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Bind.Send(messages(1520, 1520, 1520), peer); !tooLarge(err) {
+	if err := stock.Send(messages(1520, 1520, 1520), peer); !tooLarge(err) {
 		t.Errorf("the stock Bind: %v, want %v", err, unix.EMSGSIZE)
 	}
 }
@@ -165,28 +170,34 @@ func TestPathBecomesNarrower(t *testing.T) {
 	}
 }
 
-// TestSplit: only what is too large leaves alone.
-func TestSplit(t *testing.T) {
+// TestTrain: what is too large leaves alone, the others together as far as the kernel can cut them apart again.
+func TestTrain(t *testing.T) {
+	many := slices.Repeat([]int{1000}, 100)
 	tests := []struct {
 		name  string
 		sizes []int
 		limit int
-		want  [][]int
+		want  []int
 	}{
-		{"all fit", []int{10, 20, 30}, 30, [][]int{{10, 20, 30}}},
-		{"none fits", []int{10, 20, 30}, 5, [][]int{{10}, {20}, {30}}},
-		{"one in the middle", []int{10, 10, 40, 10, 10}, 30, [][]int{{10, 10}, {40}, {10, 10}}},
-		{"nothing", nil, 30, nil},
+		{"one", []int{10}, noLimit, []int{1}},
+		{"all of one size", []int{10, 10, 10}, noLimit, []int{3}},
+		{"the last is shorter", []int{10, 10, 5}, noLimit, []int{3}},
+		{"a shorter one ends a train", []int{10, 5, 5, 10}, noLimit, []int{2, 1, 1}},
+		{"none is too large by a byte", []int{30, 30}, 30, []int{2}},
+		{"none fits", []int{30, 30, 30}, 29, []int{1, 1, 1}},
+		{"one in the middle is too large", []int{10, 10, 40, 10, 10}, 30, []int{2, 1, 2}},
+		{"no more than 64", many, noLimit, []int{64, 36}},
+		{"no more than a packet", slices.Repeat([]int{20_000}, 4), noLimit, []int{3, 1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var sent sends
-			b := &bind{Bind: &sent}
-			if err := b.sendSplit(messages(test.sizes...), &conn.StdNetEndpoint{}, test.limit); err != nil {
-				t.Fatal(err)
+			var got []int
+			for left := messages(test.sizes...); len(left) > 0; {
+				n := train(left, test.limit)
+				got, left = append(got, n), left[n:]
 			}
-			if diff := cmp.Diff(test.want, sent.sizes); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("trains (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -194,30 +205,15 @@ func TestSplit(t *testing.T) {
 
 // TestOneFailureStopsNothing: the error is told, and the rest is sent.
 func TestOneFailureStopsNothing(t *testing.T) {
-	sent := sends{fails: unix.EPERM}
-	b := &bind{Bind: &sent}
-	if err := b.sendSplit(messages(40, 10, 10), &conn.StdNetEndpoint{}, 30); !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, want %v", err, unix.EPERM)
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	socket, at := listenAt(t, "127.0.0.1")
+	if err := b.Send(messages(65_530, 20, 10), must(b.ParseEndpoint(at))(t)); !errors.Is(err, unix.EMSGSIZE) {
+		t.Errorf("%v, want %v", err, unix.EMSGSIZE)
 	}
-	if len(sent.sizes) != 2 {
-		t.Errorf("sent %v, want both parts", sent.sizes)
+	if diff := cmp.Diff(map[string]int{"b": 20, "c": 10}, arrived(t, socket, 2)); diff != "" {
+		t.Errorf("arrived (-want +got):\n%s", diff)
 	}
-}
-
-// sends is a Bind that notes what it should send.
-type sends struct {
-	conn.Bind
-	sizes [][]int
-	fails error
-}
-
-func (s *sends) Send(messages [][]byte, _ conn.Endpoint) error {
-	var sizes []int
-	for _, message := range messages {
-		sizes = append(sizes, len(message))
-	}
-	s.sizes = append(s.sizes, sizes)
-	return s.fails
 }
 
 // TestMarkAndPort: what is sent alone has the mark and the port of the others.
