@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
 )
 
 // narrowNamespace puts the test into a network namespace of its own whose loopback carries so many bytes.
@@ -243,6 +244,92 @@ func TestMarkAndPort(t *testing.T) {
 		if from.Port() != port {
 			t.Errorf("from %v, want port %d", from, port)
 		}
+	}
+}
+
+// TestOpen: both families have one port; what is open is not opened again; what is closed can be.
+func TestOpen(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, port := openBind(t)
+	if got := b.ipv6.Load().LocalAddr().(*net.UDPAddr).Port; got != int(port) {
+		t.Errorf("IPv6 has port %d, IPv4 %d", got, port)
+	}
+	if _, _, err := b.Open(0); !errors.Is(err, conn.ErrBindAlreadyOpen) {
+		t.Errorf("open again: %v, want %v", err, conn.ErrBindAlreadyOpen)
+	}
+	other := &bind{}
+	if _, _, err := other.Open(port); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a port that is taken: %v, want %v", err, unix.EADDRINUSE)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, got, err := b.Open(port); got != port || err != nil {
+		t.Errorf("open after close: port %d, %v; want %d", got, err, port)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Send(messages(10), must(b.ParseEndpoint("127.0.0.1:1"))(t)); !errors.Is(err, unix.EAFNOSUPPORT) {
+		t.Errorf("send while closed: %v, want %v", err, unix.EAFNOSUPPORT)
+	}
+}
+
+// TestCloseEndsReceive: the engine waits for its readers, which end with the error that it knows.
+func TestCloseEndsReceive(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b := &bind{}
+	receivers, _, err := b.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, len(receivers))
+	for _, receive := range receivers {
+		go func() {
+			buffers := [][]byte{make([]byte, device.MaxMessageSize)}
+			_, err := receive(buffers, make([]int, 1), make([]conn.Endpoint, 1))
+			ended <- err
+		}()
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for range receivers {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v, want %v", err, net.ErrClosed)
+		}
+	}
+}
+
+// TestWithoutSegmentation: on a device that cannot, messages leave one by one.
+func TestWithoutSegmentation(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	b.ipv4.Load().segments.Store(false)
+	socket, at := listenAt(t, "127.0.0.1")
+	if err := b.Send(messages(100, 100, 50), must(b.ParseEndpoint(at))(t)); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 100, "b": 100, "c": 50}, arrived(t, socket, 3)); diff != "" {
+		t.Errorf("arrived (-want +got):\n%s", diff)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	b := &bind{}
+	for _, text := range []string{"192.0.2.1:51880", "[2001:db8::1]:51880"} {
+		e := must(b.ParseEndpoint(text))(t)
+		stock := must(conn.NewDefaultBind().ParseEndpoint(text))(t)
+		e.ClearSrc()
+		if e.DstToString() != text || e.DstIP() != stock.DstIP() || !bytes.Equal(e.DstToBytes(), stock.DstToBytes()) || e.SrcIP().IsValid() || e.SrcToString() != "" {
+			t.Errorf("%s: %v", text, e)
+		}
+		if err := b.Send(nil, stock); !errors.Is(err, conn.ErrWrongEndpointType) {
+			t.Errorf("another Bind's endpoint: %v, want %v", err, conn.ErrWrongEndpointType)
+		}
+	}
+	if _, err := b.ParseEndpoint("192.0.2.1"); err == nil {
+		t.Error("an address without a port was accepted")
 	}
 }
 
