@@ -123,18 +123,13 @@ func (b *bed) output(ctx context.Context, name string, args ...string) (string, 
 	return stdout.String(), nil
 }
 
-// namespace returns the network namespace of a place.
-func (b *bed) namespace(name string) string {
-	place, err := b.Place(name)
-	if err != nil {
-		return ""
-	}
-	return place.Namespace
-}
-
 // ip runs lines of `ip -batch` in a place.
 func (b *bed) ip(ctx context.Context, name string, lines ...string) error {
-	return netns.Batch(ctx, netns.Script{Namespace: b.namespace(name), Tool: "ip", Lines: lines})
+	place, err := b.Place(name)
+	if err != nil {
+		return err
+	}
+	return netns.Batch(ctx, netns.Script{Namespace: place.Namespace, Tool: "ip", Lines: lines})
 }
 
 // tunnels returns the process ids of the tunnel processes on both nodes.

@@ -8,8 +8,8 @@ import (
 
 // Measures of a chart, in pixels.
 const (
-	chartWidth   = 720
-	chartLabels  = 210 // left of the bars
+	chartWidth   = 760
+	chartLabels  = 250 // left of the bars
 	chartNumbers = 60  // right of the longest bar
 	barHeight    = 16
 	groupGap     = 14

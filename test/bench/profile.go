@@ -25,6 +25,7 @@ const profileLoad = userspace.ProfileTime - 2*time.Second
 // profile shows where the tunnel processes of both nodes spend their time under one stream of bulk TCP from n1 to
 // n2, and what the processor could do if it had only to encrypt.
 func profile(ctx context.Context, b *bed, out string) (err error) {
+	p := profiled{machine: describeMachine()}
 	w := warren{b.binary}
 	if err := w.enter(ctx, b); err != nil {
 		return err
@@ -35,11 +36,9 @@ func profile(ctx context.Context, b *bed, out string) (err error) {
 		return err
 	}
 	b.log.Info("profiling", "for", userspace.ProfileTime)
-	bytes, err := b.profiledBulk(ctx, path)
-	if err != nil {
+	if p.bytes, err = b.profiledBulk(ctx, path); err != nil {
 		return err
 	}
-	p := profiled{machine: describeMachine(), bytes: bytes}
 	for i, node := range []string{"n1", "n2"} {
 		if p.ends[i], err = b.readProfile(ctx, node); err != nil {
 			return err

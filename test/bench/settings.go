@@ -97,22 +97,27 @@ func (p plain) enter(ctx context.Context, b *bed) error {
 	return nil
 }
 
+// enterNode makes one end of the tunnel.
 func (p plain) enterNode(ctx context.Context, b *bed, node, other lab.Node, key cluster.PrivateKey, peer cluster.PublicKey) error {
 	command := exec.Command(p.binary, "tunnel", "--device", plainDevice, "--mtu", fmt.Sprint(plainMTU))
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as the agent's: sessions share the processors (sched(7))
+	// As the agent starts its own: processors are shared out by session (sched(7), autogroup).
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := b.start(node.Name, command); err != nil {
 		return err
 	}
 	go func() { _ = command.Wait() }() // it ends with its device
 	private := key.Bytes()
-	err := configure(filepath.Join(b.RunDir(node.Name), "..", "wireguard", plainDevice+".sock"),
+	if err := configure(filepath.Join(b.RunDir(node.Name), "..", "wireguard", plainDevice+".sock"),
 		"private_key="+hex.EncodeToString(private[:]), fmt.Sprintf("listen_port=%d", plainPort), "public_key="+hex.EncodeToString(peer[:]),
 		fmt.Sprintf("endpoint=%s", netip.AddrPortFrom(other.Addresses[0], plainPort)),
-		fmt.Sprintf("allowed_ip=%s/32", p.hostAddress(other)), fmt.Sprintf("allowed_ip=%s", other.Prefixes[0]))
-	if err != nil {
+		fmt.Sprintf("allowed_ip=%s/32", p.hostAddress(other)), fmt.Sprintf("allowed_ip=%s", other.Prefixes[0])); err != nil {
 		return err
 	}
-	pod := other.Pods[0].Addresses[0]
+	return p.route(ctx, b, node, other.Pods[0].Addresses[0])
+}
+
+// route leads to the other node and its pod through the device, with the MTU that it has.
+func (p plain) route(ctx context.Context, b *bed, node lab.Node, pod netip.Addr) error {
 	if err := b.ip(ctx, node.Name,
 		fmt.Sprintf("address add %s/24 dev %s", p.hostAddress(node), plainDevice),
 		fmt.Sprintf("link set %s up", plainDevice),
@@ -123,18 +128,11 @@ func (p plain) enterNode(ctx context.Context, b *bed, node, other lab.Node, key 
 	return b.ip(ctx, node.Name+"/p1", fmt.Sprintf("route add %s via %s mtu %d advmss %d", pod, gateway, plainMTU, plainMSS))
 }
 
-// configure waits for the configuration socket of a userspace device and sets it
-// (https://www.wireguard.com/xplatform/).
+// configure sets a userspace device by its socket (https://www.wireguard.com/xplatform/).
 func configure(path string, lines ...string) error {
-	var conn net.Conn
-	var err error
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if conn, err = net.Dial("unix", path); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			return err
-		}
+	conn, err := dialUnix(path)
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
 	if _, err := fmt.Fprintf(conn, "set=1\n%s\n\n", strings.Join(lines, "\n")); err != nil {
@@ -149,6 +147,16 @@ func configure(path string, lines ...string) error {
 		return fmt.Errorf("configure %s: %s", path, text)
 	}
 	return nil
+}
+
+// dialUnix waits until somebody listens.
+func dialUnix(path string) (net.Conn, error) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("unix", path)
+		if err == nil || time.Now().After(deadline) {
+			return conn, err
+		}
+	}
 }
 
 // leave deletes the devices, with which the processes and the routes into them end.

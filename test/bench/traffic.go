@@ -224,8 +224,12 @@ func (b *bed) connect(p path) (client, server int, err error) {
 }
 
 // socket makes a TCP socket in a place and does something with it.
-func (b *bed) socket(place string, do func(fd int) error) (fd int, err error) {
-	err = netns.Do(b.namespace(place), func() (err error) {
+func (b *bed) socket(name string, do func(fd int) error) (fd int, err error) {
+	place, err := b.Place(name)
+	if err != nil {
+		return 0, err
+	}
+	err = netns.Do(place.Namespace, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
