@@ -60,6 +60,7 @@ type probed struct {
 	*probe.Peer
 	endpoint netip.AddrPort
 	phase    probe.Phase // that was logged
+	size     int         // that was logged
 	// What the state was told last.
 	mode     probe.Mode
 	interval time.Duration
@@ -121,6 +122,8 @@ func (a *agent) adoptPaths() {
 	a.probing.adopted = map[cluster.PublicKey]plan.Path{}
 	for prefix, key := range a.have.AllowedIPs {
 		entry := a.have.Entries[prefix]
+		// The older version, whose maps are not read, has encrypted to all that the device knows.
+		entry.Send = entry.Send || a.data.Migrating()
 		if path := (plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce}); path != (plan.Path{}) {
 			a.probing.adopted[key] = path
 		}
@@ -295,7 +298,7 @@ func (a *agent) settle(now time.Duration) {
 			continue
 		}
 		state := peer.State(now)
-		a.logPhase(key, peer, state)
+		a.logChange(key, peer, state)
 		path := a.pathOf(key, state)
 		paths[key] = path
 		p.applied[key] = probe.Kernel{Sends: path.Send, Enforces: path.Enforce}
@@ -305,8 +308,12 @@ func (a *agent) settle(now time.Duration) {
 	a.showNarrow()
 }
 
-// logPhase logs what has become of a peer.
-func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State) {
+// logChange logs what has become of a peer and of the path to it.
+func (a *agent) logChange(key cluster.PublicKey, peer *probed, state probe.State) {
+	if state.Size != peer.size {
+		a.Log.Info("path measured", "node", a.world.Routes().Peers[key].Node, "endpoint", peer.endpoint, "mtu", state.Size, "before", peer.size)
+		peer.size = state.Size
+	}
 	if state.Phase == peer.phase {
 		return
 	}
@@ -321,7 +328,7 @@ func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State)
 
 func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
 	peer := a.probing.peers[key]
-	path := plan.Path{}
+	path := plan.Path{Send: state.Send, Enforce: state.Enforce && !peer.leaving}
 	if a.Config.MTU == 0 {
 		path.MTU = uint16(state.Size)
 		if state.Size == 0 {
