@@ -153,6 +153,24 @@ static __always_inline bool strip_to_ip(struct __sk_buff *skb, const struct pack
 	return true;
 }
 
+/* Make a packet fit that is to take the tunnel. */
+static __always_inline struct verdict into_tunnel(struct __sk_buff *skb, const struct packet *pkt,
+						  const struct entry *src, const struct entry *dst)
+{
+	__u16 mtu = tunnel_mtu(dst);
+	enum reason reason;
+
+	if (!strip_to_ip(skb, pkt))
+		return verdict(ACTION_DROP, REASON_HELPER_FAILED);
+	clamp_mss(skb, link_header_len, pkt, mtu);
+	reason = fit(skb, pkt, mtu);
+	if (reason == REASON_HELPER_FAILED)
+		return verdict(ACTION_DROP, reason);
+	if (reason == REASON_OVERSIZE && is_tellable(pkt, src, mtu) && may_tell(pkt))
+		return tell(skb, pkt, mtu);
+	return verdict(ACTION_TUNNEL, reason);
+}
+
 /*
  * Egress of an underlay device. The entries are looked up only as far as they can matter: the
  * source for what looks like our own WireGuard (and then the destination for nothing else), the
@@ -167,7 +185,6 @@ int to_netdev(struct __sk_buff *skb)
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
-	__u16 mtu;
 
 	if (unreadable) {
 		result = decide_unreadable(unreadable);
@@ -184,26 +201,15 @@ int to_netdev(struct __sk_buff *skb)
 			inform(&pkt, dst, ENTRY_SEND);
 		result = decide_egress(&pkt, src, dst);
 	}
-
-	if (result.action == ACTION_TUNNEL) {
-		ifindex = tunnel_ifindex;
-		if (!strip_to_ip(skb, &pkt))
-			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
-	}
-	if (result.action == ACTION_TUNNEL) {
-		mtu = tunnel_mtu(dst);
-		clamp_mss(skb, link_header_len, &pkt, mtu);
-		result.reason = fit(skb, &pkt, mtu);
-		if (result.reason == REASON_HELPER_FAILED)
-			result.action = ACTION_DROP;
-		else if (result.reason == REASON_OVERSIZE && is_tellable(&pkt, src, mtu) &&
-			 may_tell(&pkt))
-			result = tell(skb, &pkt, mtu);
-	}
-	if (result.action == ACTION_HAND_BACK)
-		ifindex = skb->ifindex;
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);
+
+	if (result.action == ACTION_TUNNEL)
+		result = into_tunnel(skb, &pkt, src, dst);
+	if (result.action == ACTION_TUNNEL)
+		ifindex = tunnel_ifindex;
+	else if (result.action == ACTION_HAND_BACK)
+		ifindex = skb->ifindex;
 
 	count(PROGRAM_TO_NETDEV, result.reason, bytes);
 	count_peer(PROGRAM_TO_NETDEV, result.reason, dst, bytes);
