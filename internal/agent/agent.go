@@ -70,6 +70,7 @@ type agent struct {
 	pending     plan.Scope // what is still to be looked at
 	watchdog    *plan.Watchdog
 	traffic     map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
+	counted     map[cluster.PublicKey]plan.Traffic // at the last reading
 	synced      bool
 	memory      memory
 	view        view

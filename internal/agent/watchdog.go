@@ -13,18 +13,32 @@ import (
 	"warren/internal/wireguard"
 )
 
-// noteTraffic keeps what the device has counted, for the watchdog.
+// noteTraffic keeps what the device has counted, for the watchdog, and has the path to peers measured to which
+// large packets seem to get lost.
 func (a *agent) noteTraffic(actual wireguard.Actual) {
-	now := monotonic()
-	a.traffic = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
+	now, before := monotonic(), a.counted
+	a.counted = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
 	for _, peer := range actual.Peers {
-		probed, known := a.probing.peers[peer.Peer.Key]
+		key := peer.Peer.Key
+		probed, known := a.probing.peers[key]
 		if !known {
 			continue
 		}
 		phase := probed.State(now).Phase
-		a.traffic[peer.Peer.Key] = plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		traffic := plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		if last, ok := before[key]; ok && oneWay(last, traffic) && phase == probe.Confirmed {
+			a.probing.do(key, func(peer *probe.Peer) { peer.LargeLost(now) })
+		}
+		a.counted[key] = traffic
 	}
+	a.traffic = a.counted
+}
+
+// oneWay reports whether several large packets were sent between two readings, and next to nothing came back. It may
+// be what an application does; then the path is measured for nothing.
+func oneWay(before, after plan.Traffic) bool {
+	sent, received := after.Sent-before.Sent, after.Received-before.Received
+	return after.Sent >= before.Sent && sent > 4096 && received < sent/10
 }
 
 // treatStalls renews peers that are stuck, and the device when all are.
