@@ -58,12 +58,32 @@ test-long: ## random tests with millions of packets and hundreds of thousands of
 	@scripts/deps.sh test
 	@scripts/test.sh long
 
+# Of the throughput measurement: how often every setting takes its turn, the seconds of one measurement, and
+# another warren to compare with in the same run (docs/performance.md).
+BENCH_RUNS ?= 5
+BENCH_SECONDS ?= 3
+BENCH_BASELINE ?=
+
 .PHONY: bench
-bench: ## the benchmarks
+bench: ## the benchmarks; throughput and latency against plain WireGuard go to bench/
 	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build
 	@uname -srm; echo "$$(nproc) processors, load $$(cut -d' ' -f1-3 /proc/loadavg)"
 	@go test -count=1 -run '^TestScale$$' -v ./internal/ipcache | grep scale_test.go
 	@go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem ./... | grep -v 'no test files'
+	@$(MAKE) --no-print-directory bench-throughput
+
+.PHONY: bench-throughput
+bench-throughput: ## only throughput and latency: BENCH_RUNS=5 BENCH_SECONDS=3
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build
+	@go run ./test/bench -binary bin/warren -baseline '$(BENCH_BASELINE)' -runs $(BENCH_RUNS) -seconds $(BENCH_SECONDS)
+
+.PHONY: bench-profile
+bench-profile: ## where the tunnel process spends its time, into bench/profile.md
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build
+	@go run ./test/bench -binary bin/warren -profile
 
 .PHONY: generate
 generate: ## compile the eBPF programs and render the tables in docs/

@@ -15,12 +15,13 @@ packages_of() {
 	generate) echo clang-19 llvm-19 clang-format-19 libbpf-dev linux-libc-dev ;;
 	check) echo shellcheck && packages_of generate ;;
 	# A firewall that must not notice Warren (netbase has the names of protocols), a second look at
-	# what is attached, a scrape, kernel modules.
-	test) echo nftables netbase bpftool curl xz-utils && packages_of demo ;;
+	# what is attached, a scrape, kernel modules; what test/bench measures with.
+	test) echo nftables netbase bpftool curl xz-utils && packages_of bench ;;
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
-	bench) packages_of demo ;;
+	# Bulk TCP, and the fastest ChaCha20-Poly1305 there is to compare with.
+	bench) echo iperf3 openssl && packages_of demo ;;
 	*) echo "scripts/deps.sh: unknown set $1" >&2 && return 2 ;;
 	esac
 }

@@ -357,6 +357,9 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 func (a *agent) sync() {
 	if !a.synced {
 		a.synced = true
+		if !a.memory.told {
+			a.apply(a.setAPIServers(nil)) // there are none any more
+		}
 		for _, id := range a.world.Remembered() {
 			a.departures.Gone(id, time.Now())
 		}

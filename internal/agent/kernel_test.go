@@ -186,7 +186,8 @@ func TestLiveAddressIsNeverMissing(t *testing.T) {
 		node.Prefixes = []netip.Prefix{netip.MustParsePrefix(prefix)}
 		return plan.Change{Upsert: &node}
 	}
-	if err := f.apply(plan.Change{Self: &self}, cover(n2, "10.42.1.0/24"), cover(n3, "10.43.0.0/16")); err != nil {
+	confirmed := plan.Change{Paths: map[cluster.PublicKey]plan.Path{n2.Keys[0].Public: {Send: true}, n3.Keys[0].Public: {Send: true}}}
+	if err := f.apply(plan.Change{Self: &self}, cover(n2, "10.42.1.0/24"), cover(n3, "10.43.0.0/16"), confirmed); err != nil {
 		t.Fatal(err)
 	}
 	done, result := make(chan struct{}), make(chan error, 1)

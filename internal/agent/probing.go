@@ -64,6 +64,7 @@ type probed struct {
 	node     cluster.NodeID
 	endpoint netip.AddrPort
 	phase    probe.Phase // that was logged
+	size     int         // that was logged
 	// What the state was told last.
 	mode     probe.Mode
 	interval time.Duration
@@ -126,6 +127,8 @@ func (a *agent) adoptPaths() {
 	for _, t := range a.tunnelsInUse() {
 		for prefix, key := range t.have.AllowedIPs {
 			entry := a.have.Entries[prefix]
+			// The older version, whose maps are not read, has encrypted to all that the device knows.
+			entry.Send = entry.Send || a.data.Migrating()
 			path := plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce, Slot: entry.Slot}
 			if path != (plan.Path{}) && path.Slot == t.slot {
 				a.probing.adopted[channel{t.slot, key}], paths[key] = path, path
@@ -367,7 +370,7 @@ func (a *agent) settle(now time.Duration) {
 	nodes := map[cluster.NodeID]bool{}
 	for c := range p.touched {
 		if peer, known := p.peers[c]; known {
-			a.logPhase(c, peer, peer.State(now))
+			a.logChange(c, peer, peer.State(now))
 			nodes[peer.node] = true
 		}
 	}
@@ -380,8 +383,12 @@ func (a *agent) settle(now time.Duration) {
 	a.showNarrow()
 }
 
-// logPhase logs what has become of a peer.
-func (a *agent) logPhase(c channel, peer *probed, state probe.State) {
+// logChange logs what has become of a peer and of the path to it.
+func (a *agent) logChange(c channel, peer *probed, state probe.State) {
+	if state.Size != peer.size {
+		a.Log.Info("path measured", "node", peer.node, "endpoint", peer.endpoint, "mtu", state.Size, "before", peer.size)
+		peer.size = state.Size
+	}
 	if state.Phase == peer.phase {
 		return
 	}
@@ -407,7 +414,7 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
 		for _, peer := range a.probing.channels(key.Public) {
-			path.Enforce = path.Enforce || peer.State(now).Enforce
+			path.Enforce = path.Enforce || peer.State(now).Enforce && !peer.leaving
 		}
 	}
 	paths[chosen.peer] = path

@@ -144,7 +144,7 @@ func (a *agent) channelsTo(node *plan.Record) iter.Seq[channel] {
 // addPath adds what is known of the way to a peer.
 func (a *agent) addPath(status *api.Peer, c channel) {
 	path := a.world.Routes().Paths[c.peer]
-	status.Encrypting = status.Installed && a.Config.Mode != config.ModeObserve
+	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != config.ModeObserve, path.Enforce && a.Config.Mode == config.ModeStrict
 	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.deviceMTU()))), probe.Unknown.String()
 	peer, known := a.probing.peers[c]
 	if !known {

@@ -28,6 +28,7 @@ type tunnel struct {
 	have     plan.State       // peers and allowed IPs of the device, as last read or written
 	watchdog *plan.Watchdog
 	traffic  map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
+	counted  map[cluster.PublicKey]plan.Traffic // at the last reading
 	broken   error                              // why the device has not come yet
 }
 

@@ -13,18 +13,32 @@ import (
 	"warren/internal/wireguard"
 )
 
-// noteTraffic keeps what the device has counted, for its watchdog.
+// noteTraffic keeps what a device has counted, for its watchdog, and has the path to peers measured to which
+// large packets seem to get lost.
 func (a *agent) noteTraffic(t *tunnel, actual wireguard.Actual) {
-	now := monotonic()
-	t.traffic = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
+	now, before := monotonic(), t.counted
+	t.counted = make(map[cluster.PublicKey]plan.Traffic, len(actual.Peers))
 	for _, peer := range actual.Peers {
-		probed, known := a.probing.peers[channel{t.slot, peer.Peer.Key}]
+		c := channel{t.slot, peer.Peer.Key}
+		probed, known := a.probing.peers[c]
 		if !known {
 			continue
 		}
 		phase := probed.State(now).Phase
-		t.traffic[peer.Peer.Key] = plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		traffic := plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		if last, ok := before[c.peer]; ok && oneWay(last, traffic) && phase == probe.Confirmed {
+			a.probing.do(c, func(peer *probe.Peer) { peer.LargeLost(now) })
+		}
+		t.counted[c.peer] = traffic
 	}
+	t.traffic = t.counted
+}
+
+// oneWay reports whether several large packets were sent between two readings, and next to nothing came back. It may
+// be what an application does; then the path is measured for nothing.
+func oneWay(before, after plan.Traffic) bool {
+	sent, received := after.Sent-before.Sent, after.Received-before.Received
+	return after.Sent >= before.Sent && sent > 4096 && received < sent/10
 }
 
 // treatStalls renews peers that are stuck, and a device when all of its peers are.

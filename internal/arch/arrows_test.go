@@ -62,7 +62,7 @@ var layers = []layer{
 	{dir: "internal/arch"},
 	{dir: "docs", warren: []string{"internal"}},
 	{dir: "scripts"},
-	{dir: "test", warren: []string{"internal"}, foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
+	{dir: "test", warren: []string{"internal"}, foreign: []string{"github.com/vishvananda/netns", "golang.org/x/crypto", "golang.org/x/sync", "golang.org/x/sys"}},
 }
 
 // doors are libraries that exactly one package may import, in tests too: whoever needs what is

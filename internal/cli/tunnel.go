@@ -15,7 +15,10 @@ func newTunnel() *cobra.Command {
 		Short: "Run a userspace WireGuard device, for kernels without WireGuard",
 		Long: `Make a TUN device and encrypt what goes through it, as a kernel WireGuard device would. The agent
 starts this where the kernel has no WireGuard, and configures it through its socket in
-/var/run/wireguard. It outlives the agent, and ends when its device is deleted or at SIGTERM.`,
+/var/run/wireguard. It outlives the agent, and ends when its device is deleted or at SIGTERM.
+
+SIGUSR1 makes it write a CPU profile of the next ten seconds to the file that --profile names, for
+'go tool pprof'. The agent names RUN-DIR/tunnel-DEVICE.pprof.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
@@ -24,5 +27,6 @@ starts this where the kernel has no WireGuard, and configures it through its soc
 	}
 	cmd.Flags().StringVar(&options.Device, "device", "warren0", "name of the device")
 	cmd.Flags().IntVar(&options.MTU, "mtu", 0, "MTU in bytes (0 = WireGuard's default)")
+	cmd.Flags().StringVar(&options.Profile, "profile", "", "file that gets a CPU profile of ten seconds on SIGUSR1")
 	return cmd
 }

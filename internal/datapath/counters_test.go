@@ -32,7 +32,7 @@ func TestPeerCounters(t *testing.T) {
 			name: "egress", program: toNetdev, change: strict,
 			packets: []Input{
 				from("10.0.0.1", "10.0.0.2"), from("10.0.0.1", "192.0.2.1"), from("10.0.0.1", "10.0.0.1"), // nothing to see
-				from("10.0.0.1", "10.0.0.4"),
+				from("10.0.0.1", "10.0.0.4"), from("10.0.0.1", "10.0.0.8"), from("10.244.1.5", "10.244.8.5"),
 				from("10.0.0.1", "10.0.0.3"), from("10.0.0.1", "10.244.3.7"),
 				from("192.0.2.1", "10.0.0.2"), from("192.0.2.1", "10.244.2.5"), from("192.0.2.1", "10.244.2.65"),
 			},
@@ -41,6 +41,7 @@ func TestPeerCounters(t *testing.T) {
 				peer("10.0.0.2", model.ReasonSourceNotAllowed, 2),
 				peer("10.0.0.3", model.ReasonKeyZero, 2),
 				peer("10.0.0.5", model.ReasonSourceNotAllowed, 1),
+				peer("10.0.0.8", model.ReasonNotConfirmed, 2),
 			},
 		},
 		{

@@ -9,14 +9,20 @@
 //	defer d.Close()
 //	err = d.Configure(config)                       // marks, port, devices, mode
 //	failed, err := d.Apply(upserts, deletes)        // whose addresses are whose
+//	err = d.SetServers(servers)                     // what strict mode lets pass before peers are confirmed
+//	err = d.SetExemptions(exemptions)               // what stays in clear
 //	err = d.Sync(ctx, underlays, tunnels)           // attachments exactly so; again to heal drift
 //
 // Below the folder:
 //
-//	maps-v1/ipcache_exact …      the maps of bpf/maps.h in layout 1
+//	maps-v2/ipcache_exact …      the maps of bpf/maps.h in layout 2
 //	links/to_netdev-2 …          TCX links, by program and index of the device
 //
-// Configure, Sync and Apply are called by one goroutine; everything else may run beside them.
+// What an older layout left is taken over without a gap; see Migrating.
+//
+// Arrivals and FirstFragment are for whoever measures the ways to the peers.
+//
+// Configure, Sync, Apply and the Set functions are called by one goroutine; everything else may run beside them.
 //
 // The package needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and runs in the network namespace of
 // the devices.

@@ -464,6 +464,44 @@ func receive(t testing.TB, conn *net.UDPConn) (payload string, mark uint32) {
 	return string(buffer[:n]), 0
 }
 
+// TestClearIsRefused: strict mode drops what comes in clear from a peer that encrypts, and nothing else
+// does.
+func TestClearIsRefused(t *testing.T) {
+	everyMode(t, func(t *testing.T, mode AttachMode) {
+		n := newNode(t, mode)
+		sender, mac := listen(t, "wire", 0), interfaceOf(t, "eth0").HardwareAddr
+		tests := []struct {
+			name, listen string
+			etherType    uint16
+			from         func(text string) []byte
+		}{
+			{"IPv4", "10.0.0.1:9", typeIPv4, func(text string) []byte { return udpTo("10.0.0.2", "10.0.0.1", 1, 9, text) }},
+			{"IPv6", "[fd00::1]:9", typeIPv6, func(text string) []byte {
+				return withChecksum(ipv6{src: "fd00::2", dst: "fd00::1", next: protoUDP}.wrap(udp(1, 9, text)))
+			}},
+		}
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				server := listenUDP(t, test.listen)
+				for _, mode := range []model.Mode{model.Strict, model.Permissive} {
+					n.config.Mode = mode
+					configure(t, n.Datapath, n.config)
+					frame := slices.Concat(mac, frameMACs[:6], u16(test.etherType), test.from(mode.String()+" text"))
+					if err := sender.send(frame, 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got, _ := receive(t, server); got != "permissive text" {
+					t.Errorf("the socket got %q first, want what came in permissive mode", got)
+				}
+			})
+		}
+		if got, want := n.count(t, fromNetdev, model.ReasonClearFromPeer), uint64(2*len(tests)); got != want {
+			t.Errorf("%d counted, want %d", got, want)
+		}
+	})
+}
+
 func TestIngressOnDevice(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)

@@ -61,7 +61,9 @@ type search struct {
 	due     time.Duration // when the next search begins
 	ended   time.Duration // when the last one ended
 
-	low, high int // multiples of step; Smallest-step: nothing is known to arrive, Largest+step: nothing to fail
+	fresh     bool   // nothing was sent in this search yet
+	first     uint64 // the first request of this search or of the last one
+	low, high int    // multiples of step; Smallest-step: nothing is known to arrive, Largest+step: nothing to fail
 	hint      int // a size to try before halving; 0: none
 	try       trial
 }
@@ -125,7 +127,7 @@ func (s *search) suspect(at time.Duration) {
 }
 
 func (s *search) begin() {
-	s.running = true
+	s.running, s.fresh = true, true
 	s.low, s.high, s.hint = s.Smallest-step, s.Largest+step, s.Size
 	if s.Size == 0 || s.Size == s.Largest { // which is tried first in any case
 		s.hint = floor(commonMTU - s.Overhead)
@@ -135,6 +137,9 @@ func (s *search) begin() {
 
 // sent takes notice of the pair of probes that tick asked for.
 func (s *search) sent(small, large uint64, until time.Duration) {
+	if s.fresh {
+		s.fresh, s.first = false, small
+	}
 	s.try.tries++
 	s.try.asked, s.try.alive, s.try.numbers, s.try.until = true, false, [2]uint64{small, large}, until
 }
@@ -143,17 +148,31 @@ func (s *search) sent(small, large uint64, until time.Duration) {
 func (s *search) reply(now time.Duration, number uint64, size, fragment int) {
 	whole := fragment == 0 || fragment >= size+s.Overhead
 	switch {
+	case whole && size >= s.Smallest && number >= s.first && !s.fresh:
+		s.passes(now, size)
 	case !s.running:
 		s.notice(fragment)
 	case !s.try.asked:
 	case number == s.try.numbers[0]:
 		s.try.alive = true
-	case size != s.try.size:
-	case whole:
-		s.low = size
-		s.advance(now)
-	default:
+	case size == s.try.size:
 		s.fails(now, max(floor(fragment-s.Overhead), s.Smallest))
+	}
+}
+
+// passes notes that a size of this search arrived whole, in time or late. Late is as good: where processors are
+// busy, answers are given up that were only slow, and then the size below which all seems lost is nonsense.
+func (s *search) passes(now time.Duration, size int) {
+	s.low = max(s.low, size)
+	if size >= s.high {
+		s.high, s.hint = s.Largest+step, 0
+	}
+	switch {
+	case s.running && size >= s.try.size:
+		s.advance(now)
+	case !s.running && size > s.Size:
+		s.Size, s.narrow = size, false
+		s.suspect(now)
 	}
 }
 

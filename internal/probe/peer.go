@@ -30,6 +30,9 @@ type Options struct {
 	// Kernel is what the datapath does for this very key and endpoint already, after a restart of the agent;
 	// zero: nothing. A peer that is sent to counts as confirmed.
 	Kernel Kernel
+	// KernelMode is the mode that the datapath was left in. What was enforced for being strict is not enforced in
+	// another mode for having been. It leaves strict mode after all peers' Kernel did.
+	KernelMode Mode
 	// Epoch of the peer's key, for its information; 0: not said.
 	Epoch uint32
 	// Interval between requests to a confirmed peer; 0: 10 s. See Interval.
@@ -60,13 +63,14 @@ type Peer struct {
 	epoch    uint32
 	interval time.Duration
 
-	ticked  time.Duration // when Tick ran last
-	next    time.Duration // when the next request is due
-	hurried uint64        // number of the first request since there was cause for haste
-	quick   uint          // requests since then; settled when one of them was answered
-	newest  uint64        // number of the youngest request that was answered
-	waiting bool          // for any reply, until expires
-	expires time.Duration
+	ticked time.Duration // when Tick ran last
+	next   time.Duration // when the next request is due
+	quick  uint          // requests since there was cause for haste; settled when the peer has answered an informed one
+	// Number of the first request that is informed: nothing that either side says of itself has changed since.
+	informed uint64
+	newest   uint64 // number of the youngest request that was answered
+	waiting  bool   // for any reply, until expires
+	expires  time.Duration
 }
 
 // New returns the state of a peer of which nothing is known but its options.
@@ -98,7 +102,7 @@ func (p *Peer) SetInterval(interval time.Duration) {
 // SetMode changes this node's mode. On the way to observe mode Send stays true until the peer has said that it
 // accepts clear packets, or for ten seconds.
 func (p *Peer) SetMode(now time.Duration, mode Mode) {
-	before := p.own()
+	before := p.own(now)
 	phase, _ := p.life.phase(now)
 	p.stance.setMode(now, mode, phase == Confirmed)
 	p.tell(now, before)
@@ -106,7 +110,7 @@ func (p *Peer) SetMode(now time.Duration, mode Mode) {
 
 // Applied says what the datapath does from now on. What it does is what the peer is told, not what it should do.
 func (p *Peer) Applied(now time.Duration, kernel Kernel) {
-	before := p.own()
+	before := p.own(now)
 	p.stance.kernel = kernel
 	p.tell(now, before)
 }
@@ -158,7 +162,11 @@ func (p *Peer) Next() time.Duration {
 // A request confirms nothing: that this node decrypts the peer does not say that the peer decrypts this node.
 // But it is reason to ask at once.
 func (p *Peer) Request(now time.Duration, m Message, fragment int) Message {
-	if p.stance.request(now, m.Stance) {
+	differs, outdated := p.stance.request(now, m.Stance)
+	if outdated {
+		p.informed = p.requests.count
+	}
+	if differs {
 		p.hurry(now)
 	}
 	return Message{
@@ -166,7 +174,7 @@ func (p *Peer) Request(now time.Duration, m Message, fragment int) Message {
 		Nonce:         m.Nonce,
 		Size:          m.Size,
 		FirstFragment: uint16(min(max(fragment, 0), math.MaxUint16)),
-		Stance:        p.own(),
+		Stance:        p.own(now),
 	}
 }
 
@@ -179,7 +187,7 @@ func (p *Peer) Reply(now time.Duration, m Message) {
 	}
 	p.life.reply(now)
 	p.waiting = false
-	informed := number >= p.hurried
+	informed := number >= p.informed
 	if number >= p.newest { // or an older word would replace a younger one
 		p.newest = number
 		p.stance.reply(now, informed, m.Stance)
@@ -201,7 +209,7 @@ func (p *Peer) ask(now time.Duration, size int) Send {
 		p.waiting, p.expires = true, now+p.requests.timer.timeout()
 	}
 	return Send{
-		Message: Message{Kind: Request, Nonce: p.seed + number, Size: uint16(size), Stance: p.own()},
+		Message: Message{Kind: Request, Nonce: p.seed + number, Size: uint16(size), Stance: p.own(now)},
 		Size:    size,
 	}
 }
@@ -210,7 +218,7 @@ func (p *Peer) ask(now time.Duration, size int) Send {
 func (p *Peer) number(m Message) uint64 { return m.Nonce - p.seed }
 
 // own is what this node says of itself.
-func (p *Peer) own() Stance { return p.stance.own(p.epoch) }
+func (p *Peer) own(now time.Duration) Stance { return p.stance.own(now, p.epoch) }
 
 // expire counts the last small request as missed when its time is over, and asks a peer that used to answer again soon.
 func (p *Peer) expire(now time.Duration) {
@@ -226,14 +234,14 @@ func (p *Peer) expire(now time.Duration) {
 
 // tell makes haste when the peer does not know yet what this node says of itself now.
 func (p *Peer) tell(now time.Duration, before Stance) {
-	if p.own() != before {
+	if p.own(now) != before {
 		p.hurry(now)
 	}
 }
 
 // hurry asks at once, and again after short pauses until a request from now on is answered.
 func (p *Peer) hurry(now time.Duration) {
-	p.hurried, p.quick = p.requests.count, 0
+	p.informed, p.quick = p.requests.count, 0
 	earliest := now
 	if last, ok := p.requests.last(); ok {
 		earliest = max(now, last+firstPause)

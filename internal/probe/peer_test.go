@@ -77,7 +77,7 @@ func TestPeer(t *testing.T) {
 			{wait: 3 * time.Second, want: both("confirmed", true, true)},
 		}},
 		{name: "enforcement of strict alone does not outlive strict", b: permissive(),
-			a: Options{Mode: Permissive, Kernel: Kernel{Enforces: true}}, steps: []event{
+			a: Options{Mode: Permissive, Kernel: Kernel{Enforces: true}, KernelMode: Strict}, steps: []event{
 				{want: both("configured", false, false)},
 			}},
 		{name: "strict drops a silent peer after its grace, and permissive takes it back",

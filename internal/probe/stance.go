@@ -58,15 +58,15 @@ type stance struct {
 	until time.Duration
 }
 
-// newStance believes the kernel: an earlier agent had reasons to make it do so. Enforcement without
-// encryption came from strict mode alone, which decides anew.
+// newStance believes the kernel: an earlier agent had reasons to make it do so. What strict mode enforced had no
+// reason in the peer.
 func newStance(now time.Duration, o Options) stance {
 	return stance{
 		mode:     o.Mode,
 		since:    min(o.ModeSince, now),
 		answered: o.Kernel.Sends,
 		kernel:   o.Kernel,
-		adopted:  o.Kernel.Sends && o.Kernel.Enforces,
+		adopted:  o.Kernel.Enforces && o.KernelMode != Strict,
 	}
 }
 
@@ -82,28 +82,33 @@ func (s *stance) setMode(now time.Duration, mode Mode, fresh bool) {
 	s.mode, s.since, s.adopted, s.released = mode, now, false, false
 }
 
-// own returns what this node says of itself. In observe mode it takes back that it encrypts before it stops.
-func (s *stance) own(epoch uint32) Stance {
+// own returns what this node says of itself. In observe mode it takes back that it encrypts before it stops; and it
+// says that it enforces from when it is to, until it does no longer.
+func (s *stance) own(now time.Duration, epoch uint32) Stance {
 	return Stance{
 		Confirmed:  s.answered,
 		Encrypting: s.kernel.Sends && s.mode != Observe,
-		Enforcing:  s.kernel.Enforces,
+		Enforcing:  s.kernel.Enforces || s.enforce(now),
 		Mode:       s.mode,
 		Epoch:      epoch,
 	}
 }
 
-// request takes notice of a peer's request, and reports whether it differs from what the peer said last, so
-// that it is to be asked. That the peer encrypts no longer keeps enforcement from beginning; it ends none.
-func (s *stance) request(now time.Duration, said Stance) (differs bool) {
-	if !said.Encrypting && !s.enforce(now) {
+// request takes notice of a peer's request. differs says that it is not what the peer said last, so that it is to be
+// asked. outdated says that replies to what was asked before are not informed: they may be older. That
+// the peer encrypts no longer keeps enforcement from beginning; it ends none.
+func (s *stance) request(now time.Duration, said Stance) (differs, outdated bool) {
+	differs = !s.heard || said != s.said
+	if !said.Encrypting && !s.own(now, 0).Enforcing {
 		s.said.Encrypting = false
 	}
-	return !s.heard || said != s.said
+	return differs, differs || !said.Encrypting
 }
 
-// reply learns from the answer to a request. informed says that the request told what own says now.
+// reply learns from the answer to a request. informed says that the request told what own says now, and that no
+// request outdated it: else the peer may encrypt no longer, and count on having told so.
 func (s *stance) reply(now time.Duration, informed bool, said Stance) {
+	said.Encrypting = said.Encrypting && (informed || s.said.Encrypting)
 	if said.Encrypting && !s.said.Encrypting {
 		s.until = now + inFlight
 	}

@@ -80,7 +80,7 @@ func (w *wire) run(d time.Duration) {
 func (w *wire) count() {
 	for i, n := range w.nodes {
 		other := w.nodes[1-i]
-		if !n.kernel.Sends && other.kernel.Enforces && other.peer.own().Mode != Strict {
+		if !n.kernel.Sends && other.kernel.Enforces && other.peer.own(w.now).Mode != Strict {
 			w.lost++
 		}
 	}

@@ -150,6 +150,7 @@ func startConversation(t *testing.T, from, to end) *conversation {
 	}
 	c.running.Go(func() {
 		server, err := listener.Accept()
+		_ = listener.Close()
 		if err == nil {
 			_, _ = io.Copy(server, server)
 			_ = server.Close()
@@ -159,8 +160,8 @@ func startConversation(t *testing.T, from, to end) *conversation {
 		c.client, err = net.DialTimeout("tcp", listener.Addr().String(), answerLimit)
 		return err
 	})
-	_ = listener.Close()
 	if err != nil {
+		_ = listener.Close()
 		t.Fatal(err)
 	}
 	c.running.Go(c.talk)

@@ -65,23 +65,36 @@ static __always_inline bool is_server(const struct address *address, __u16 port)
 	return bpf_map_lookup_elem(&servers, &key) != NULL;
 }
 
-/* Whether an exemption for the address of one of its ends is about the packet. */
-static __noinline bool is_exempt_for(const struct address *address, const struct packet *pkt)
+/*
+ * Whether an exemption for the address of one of its ends is about a packet. It is a global
+ * function, so that the verifier follows its loop once, and not once for each state of the caller.
+ */
+__noinline bool is_exempt_for(const struct address *address, __u32 protocol, __u32 sport,
+			      __u32 dport)
 {
-	struct prefix_key key = {.prefixlen = 128, .address = *address};
-	const struct exemptions *found = bpf_map_lookup_elem(&exempt_prefixes, &key);
+	struct prefix_key key = {.prefixlen = 128};
+	const struct exemptions *found;
 	__u32 i;
 
+	if (!address)
+		return false;
+	key.address = *address;
+	found = bpf_map_lookup_elem(&exempt_prefixes, &key);
 	for (i = 0; found && i < MAX_EXEMPTIONS && i < found->count; i++) {
 		const struct exemption *exemption = &found->list[i];
 
-		if (exemption->protocol && exemption->protocol != pkt->protocol)
+		if (exemption->protocol && exemption->protocol != protocol)
 			continue;
-		if (!exemption->port || exemption->port == pkt->sport ||
-		    exemption->port == pkt->dport)
+		if (!exemption->port || exemption->port == sport || exemption->port == dport)
 			return true;
 	}
 	return false;
+}
+
+static __always_inline bool is_exempt(const struct packet *pkt)
+{
+	return is_exempt_for(&pkt->src, pkt->protocol, pkt->sport, pkt->dport) ||
+	       is_exempt_for(&pkt->dst, pkt->protocol, pkt->sport, pkt->dport);
 }
 
 /*
@@ -93,7 +106,7 @@ static __always_inline void inform(struct packet *pkt, const struct entry *peer,
 	if (is_local(peer))
 		return;
 	if (exempting)
-		pkt->exempt = is_exempt_for(&pkt->src, pkt) || is_exempt_for(&pkt->dst, pkt);
+		pkt->exempt = is_exempt(pkt);
 	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & confirmed) &&
 	    pkt->protocol == IPPROTO_TCP && pkt->fragment == FRAGMENT_NONE)
 		pkt->server = is_server(&pkt->dst, pkt->dport) || is_server(&pkt->src, pkt->sport);
@@ -140,6 +153,24 @@ static __always_inline bool strip_to_ip(struct __sk_buff *skb, const struct pack
 	return true;
 }
 
+/* Make a packet fit that is to take the tunnel. */
+static __always_inline struct verdict into_tunnel(struct __sk_buff *skb, const struct packet *pkt,
+						  const struct entry *src, const struct entry *dst)
+{
+	__u16 mtu = tunnel_mtu(dst);
+	enum reason reason;
+
+	if (!strip_to_ip(skb, pkt))
+		return verdict(ACTION_DROP, REASON_HELPER_FAILED);
+	clamp_mss(skb, link_header_len, pkt, mtu);
+	reason = fit(skb, pkt, mtu);
+	if (reason == REASON_HELPER_FAILED)
+		return verdict(ACTION_DROP, reason);
+	if (reason == REASON_OVERSIZE && is_tellable(pkt, src, mtu) && may_tell(pkt))
+		return tell(skb, pkt, mtu, tunnel_of(dst));
+	return verdict(ACTION_TUNNEL, reason);
+}
+
 /*
  * Egress of an underlay device. The entries are looked up only as far as they can matter: the
  * source for what looks like our own WireGuard (and then the destination for nothing else), the
@@ -154,7 +185,6 @@ int to_netdev(struct __sk_buff *skb)
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
-	__u16 mtu;
 
 	if (unreadable) {
 		result = decide_unreadable(unreadable);
@@ -171,26 +201,15 @@ int to_netdev(struct __sk_buff *skb)
 			inform(&pkt, dst, ENTRY_SEND);
 		result = decide_egress(&pkt, src, dst);
 	}
-
-	if (result.action == ACTION_TUNNEL) {
-		ifindex = tunnel_of(dst);
-		if (!strip_to_ip(skb, &pkt))
-			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
-	}
-	if (result.action == ACTION_TUNNEL) {
-		mtu = tunnel_mtu(dst);
-		clamp_mss(skb, link_header_len, &pkt, mtu);
-		result.reason = fit(skb, &pkt, mtu);
-		if (result.reason == REASON_HELPER_FAILED)
-			result.action = ACTION_DROP;
-		else if (result.reason == REASON_OVERSIZE && is_tellable(&pkt, src, mtu) &&
-			 may_tell(&pkt))
-			result = tell(skb, &pkt, mtu, ifindex);
-	}
-	if (result.action == ACTION_HAND_BACK)
-		ifindex = skb->ifindex;
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);
+
+	if (result.action == ACTION_TUNNEL)
+		result = into_tunnel(skb, &pkt, src, dst);
+	if (result.action == ACTION_TUNNEL)
+		ifindex = tunnel_of(dst);
+	else if (result.action == ACTION_HAND_BACK)
+		ifindex = skb->ifindex;
 
 	count(PROGRAM_TO_NETDEV, result.reason, bytes);
 	count_peer(PROGRAM_TO_NETDEV, result.reason, dst, bytes);

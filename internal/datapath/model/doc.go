@@ -3,7 +3,7 @@
 // programs against it. It owns the reasons and their texts; it does no I/O and never sees a map of
 // the kernel.
 //
-//	result := model.ToNetdev(frame, model.Meta{Mark: 0x10}, config, lookup)
+//	result := model.ToNetdev(frame, model.Meta{Mark: 0x10}, config, model.World{Lookup: lookup})
 //	fmt.Println(result.Verdict, result.Reason, result.Reason.Description())
 //
 // # Egress of an underlay device (to_netdev)
@@ -19,9 +19,11 @@
 //	ICMPv6 133…137, hop limit 255, whole       neighbour_discovery   pass
 //	destination unknown                        not_cluster           pass
 //	destination is this node's                 local_destination     pass
-//	destination has no (endpoint, key) pair    no_pair               pass; strict: drop
+//	exempt (see Exemption)                     exempt                pass
+//	destination has no (endpoint, key) pair    no_pair               pass; strict: drop, unless bootstrap
 //	destination has key 0                      key_zero              pass
 //	source is not this node's                  source_not_allowed    pass; strict: drop
+//	destination is not confirmed (no Send)     not_confirmed         pass; strict: drop, unless bootstrap
 //	there is no WireGuard device               no_tunnel             pass; strict: drop
 //	all others                                 redirected, recut     to the WireGuard device;
 //	                                           or oversize           observe: pass (would_redirect)
@@ -32,6 +34,11 @@
 // fragment of the same datagram was, less than a second ago. The mark alone proves nothing: any
 // process that may set it would escape. (An engine that obfuscates the first bytes would need that check
 // relaxed; neither kernel nor userspace WireGuard does.)
+//
+// The bootstrap exception is for strict mode only: whole TCP of this node to the address and port of a server
+// (World.Servers: API servers, etcd), or from that of a server of its own, passes as "bootstrap" while
+// the destination is not confirmed. Without it a node could never learn the keys that it is to be
+// confirmed with. It closes by itself: once the entry has Send, all of that is encrypted.
 //
 // What goes to the WireGuard device is made to fit, where that can be done without anybody noticing, when
 // Config.TunnelMTU of the destination says what fits:
@@ -57,20 +64,32 @@
 //
 // # Ingress of an underlay device (from_netdev)
 //
-// Every packet passes; the reasons are counted. The rule mirrors the one above at the sender: what
-// that one would have encrypted must not come in clear.
+// The rule mirrors the one above at the sender: what that one would have encrypted must not come in clear,
+// and what it may send in clear must come in. Every packet passes, but for those that strict mode drops.
 //
-//	packet                                     reason
+//	packet                                     reason                strict
 //	has the mark                               handed_back, and the mark is cleared
-//	not readable                               not_ip, vlan_too_deep, malformed
+//	more than two VLAN tags in the payload     vlan_too_deep         drop
+//	not readable                               not_ip, malformed
 //	ICMPv6 133…137, hop limit 255, whole       neighbour_discovery
-//	UDP to Warren's port, like WireGuard       encrypted_in
+//	UDP to Warren's port, like WireGuard, and  encrypted_in
+//	  not known to be for a pod
 //	source or destination unknown              not_cluster
 //	source is this node's                      local_source
+//	exempt (see Exemption)                     exempt
 //	later UDP fragment from a machine          udp_fragment_in
-//	source has no pair                         no_pair
+//	source has no pair                         no_pair               drop, unless bootstrap
 //	source or destination has key 0            key_zero
-//	all others                                 clear_from_peer
+//	all others                                 clear_from_peer       drop, if the source is known to encrypt
+//	                                                                 (Enforce); else it may be bootstrap
+//
+// A later fragment shows no port, and may be one of WireGuard's. It passes, and lets nothing in: a datagram
+// needs its first fragment, which holds the ports, and of those only WireGuard's pass. What is put together
+// from such a one and from forged later ones is refused by WireGuard itself. That needs no memory of
+// first fragments, which may come late.
+//
+// A source that WireGuard cannot carry (an external client's, forwarded by a peer) is unknown here as
+// well: not_cluster.
 //
 // # Ingress of the WireGuard device (from_tunnel)
 //

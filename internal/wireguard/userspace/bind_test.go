@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
 )
 
 // narrowNamespace puts the test into a network namespace of its own whose loopback carries so many bytes.
@@ -69,7 +71,7 @@ func arrived(t *testing.T, socket *net.UDPConn, want int) map[string]int {
 
 func openBind(t *testing.T) (*bind, uint16) {
 	t.Helper()
-	b := newBind().(*bind)
+	b := &bind{}
 	_, port, err := b.Open(0)
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +135,17 @@ func TestBatchWithLargeMessages(t *testing.T) {
 // TestStockBindLosesTheBatch: what the test above guards against still happens without it.
 func TestStockBindLosesTheBatch(t *testing.T) {
 	narrowNamespace(t, 1500)
-	b, _ := openBind(t)
+	stock := conn.NewDefaultBind()
+	if _, _, err := stock.Open(0); err != nil {
+		t.Fatal(err)
+	}
+	defer stock.Close()
 	_, at := listenAt(t, "127.0.0.1")
-	peer, err := b.Bind.ParseEndpoint(at)
+	peer, err := stock.ParseEndpoint(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Bind.Send(messages(1520, 1520, 1520), peer); !tooLarge(err) {
+	if err := stock.Send(messages(1520, 1520, 1520), peer); !tooLarge(err) {
 		t.Errorf("the stock Bind: %v, want %v", err, unix.EMSGSIZE)
 	}
 }
@@ -165,28 +171,34 @@ func TestPathBecomesNarrower(t *testing.T) {
 	}
 }
 
-// TestSplit: only what is too large leaves alone.
-func TestSplit(t *testing.T) {
+// TestTrain: what is too large leaves alone, the others together as far as the kernel can cut them apart again.
+func TestTrain(t *testing.T) {
+	many := slices.Repeat([]int{1000}, 100)
 	tests := []struct {
 		name  string
 		sizes []int
 		limit int
-		want  [][]int
+		want  []int
 	}{
-		{"all fit", []int{10, 20, 30}, 30, [][]int{{10, 20, 30}}},
-		{"none fits", []int{10, 20, 30}, 5, [][]int{{10}, {20}, {30}}},
-		{"one in the middle", []int{10, 10, 40, 10, 10}, 30, [][]int{{10, 10}, {40}, {10, 10}}},
-		{"nothing", nil, 30, nil},
+		{"one", []int{10}, noLimit, []int{1}},
+		{"all of one size", []int{10, 10, 10}, noLimit, []int{3}},
+		{"the last is shorter", []int{10, 10, 5}, noLimit, []int{3}},
+		{"a shorter one ends a train", []int{10, 5, 5, 10}, noLimit, []int{2, 1, 1}},
+		{"none is too large by a byte", []int{30, 30}, 30, []int{2}},
+		{"none fits", []int{30, 30, 30}, 29, []int{1, 1, 1}},
+		{"one in the middle is too large", []int{10, 10, 40, 10, 10}, 30, []int{2, 1, 2}},
+		{"no more than 64", many, noLimit, []int{64, 36}},
+		{"no more than a packet", slices.Repeat([]int{20_000}, 4), noLimit, []int{3, 1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var sent sends
-			b := &bind{Bind: &sent}
-			if err := b.sendSplit(messages(test.sizes...), &conn.StdNetEndpoint{}, test.limit); err != nil {
-				t.Fatal(err)
+			var got []int
+			for left := messages(test.sizes...); len(left) > 0; {
+				n := train(left, test.limit)
+				got, left = append(got, n), left[n:]
 			}
-			if diff := cmp.Diff(test.want, sent.sizes); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("trains (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -194,30 +206,15 @@ func TestSplit(t *testing.T) {
 
 // TestOneFailureStopsNothing: the error is told, and the rest is sent.
 func TestOneFailureStopsNothing(t *testing.T) {
-	sent := sends{fails: unix.EPERM}
-	b := &bind{Bind: &sent}
-	if err := b.sendSplit(messages(40, 10, 10), &conn.StdNetEndpoint{}, 30); !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, want %v", err, unix.EPERM)
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	socket, at := listenAt(t, "127.0.0.1")
+	if err := b.Send(messages(65_530, 20, 10), must(b.ParseEndpoint(at))(t)); !errors.Is(err, unix.EMSGSIZE) {
+		t.Errorf("%v, want %v", err, unix.EMSGSIZE)
 	}
-	if len(sent.sizes) != 2 {
-		t.Errorf("sent %v, want both parts", sent.sizes)
+	if diff := cmp.Diff(map[string]int{"b": 20, "c": 10}, arrived(t, socket, 2)); diff != "" {
+		t.Errorf("arrived (-want +got):\n%s", diff)
 	}
-}
-
-// sends is a Bind that notes what it should send.
-type sends struct {
-	conn.Bind
-	sizes [][]int
-	fails error
-}
-
-func (s *sends) Send(messages [][]byte, _ conn.Endpoint) error {
-	var sizes []int
-	for _, message := range messages {
-		sizes = append(sizes, len(message))
-	}
-	s.sizes = append(s.sizes, sizes)
-	return s.fails
 }
 
 // TestMarkAndPort: what is sent alone has the mark and the port of the others.
@@ -247,6 +244,92 @@ func TestMarkAndPort(t *testing.T) {
 		if from.Port() != port {
 			t.Errorf("from %v, want port %d", from, port)
 		}
+	}
+}
+
+// TestOpen: both families have one port; what is open is not opened again; what is closed can be.
+func TestOpen(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, port := openBind(t)
+	if got := b.ipv6.Load().LocalAddr().(*net.UDPAddr).Port; got != int(port) {
+		t.Errorf("IPv6 has port %d, IPv4 %d", got, port)
+	}
+	if _, _, err := b.Open(0); !errors.Is(err, conn.ErrBindAlreadyOpen) {
+		t.Errorf("open again: %v, want %v", err, conn.ErrBindAlreadyOpen)
+	}
+	other := &bind{}
+	if _, _, err := other.Open(port); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a port that is taken: %v, want %v", err, unix.EADDRINUSE)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, got, err := b.Open(port); got != port || err != nil {
+		t.Errorf("open after close: port %d, %v; want %d", got, err, port)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Send(messages(10), must(b.ParseEndpoint("127.0.0.1:1"))(t)); !errors.Is(err, unix.EAFNOSUPPORT) {
+		t.Errorf("send while closed: %v, want %v", err, unix.EAFNOSUPPORT)
+	}
+}
+
+// TestCloseEndsReceive: the engine waits for its readers, which end with the error that it knows.
+func TestCloseEndsReceive(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b := &bind{}
+	receivers, _, err := b.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, len(receivers))
+	for _, receive := range receivers {
+		go func() {
+			buffers := [][]byte{make([]byte, device.MaxMessageSize)}
+			_, err := receive(buffers, make([]int, 1), make([]conn.Endpoint, 1))
+			ended <- err
+		}()
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for range receivers {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v, want %v", err, net.ErrClosed)
+		}
+	}
+}
+
+// TestWithoutSegmentation: on a device that cannot, messages leave one by one.
+func TestWithoutSegmentation(t *testing.T) {
+	narrowNamespace(t, 1500)
+	b, _ := openBind(t)
+	b.ipv4.Load().segments.Store(false)
+	socket, at := listenAt(t, "127.0.0.1")
+	if err := b.Send(messages(100, 100, 50), must(b.ParseEndpoint(at))(t)); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 100, "b": 100, "c": 50}, arrived(t, socket, 3)); diff != "" {
+		t.Errorf("arrived (-want +got):\n%s", diff)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	b := &bind{}
+	for _, text := range []string{"192.0.2.1:51880", "[2001:db8::1]:51880"} {
+		e := must(b.ParseEndpoint(text))(t)
+		stock := must(conn.NewDefaultBind().ParseEndpoint(text))(t)
+		e.ClearSrc()
+		if e.DstToString() != text || e.DstIP() != stock.DstIP() || !bytes.Equal(e.DstToBytes(), stock.DstToBytes()) || e.SrcIP().IsValid() || e.SrcToString() != "" {
+			t.Errorf("%s: %v", text, e)
+		}
+		if err := b.Send(nil, stock); !errors.Is(err, conn.ErrWrongEndpointType) {
+			t.Errorf("another Bind's endpoint: %v, want %v", err, conn.ErrWrongEndpointType)
+		}
+	}
+	if _, err := b.ParseEndpoint("192.0.2.1"); err == nil {
+		t.Error("an address without a port was accepted")
 	}
 }
 

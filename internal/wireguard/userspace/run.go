@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os/signal"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ type Options struct {
 	MTU int
 	// Logger gets what the engine has to say, never a key.
 	Logger *slog.Logger
+	// Profile is the file that gets a CPU profile, for `go tool pprof`, of the next ProfileTime whenever SIGUSR1
+	// comes; empty ignores the signal.
+	Profile string
 	// Ready is called once, when the device is there and the socket answers; nil for nobody.
 	Ready func()
 }
@@ -31,12 +35,15 @@ type Options struct {
 // It is meant to be all that its process does. Error: the device or the socket is taken.
 func Run(ctx context.Context, o Options) error {
 	signal.Ignore(unix.SIGHUP)
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
-	defer stop()
-
 	if err := checkName(o.Device); err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
+	var profiler sync.WaitGroup
+	profiler.Go(func() { profileOnSignal(ctx, o.Profile, o.Logger) })
+	defer profiler.Wait()
+	defer stop()
+
 	if o.MTU == 0 {
 		o.MTU = device.DefaultMTU
 	}
@@ -44,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	engine := device.NewDevice(tun, newBind(), engineLogger(o.Logger, time.Now))
+	engine := device.NewDevice(tun, &bind{}, engineLogger(o.Logger, time.Now))
 	defer engine.Close() // and the link
 	if err := engine.Up(); err != nil {
 		return fmt.Errorf("open the UDP sockets of %s: %w", o.Device, err)

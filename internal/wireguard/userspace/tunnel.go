@@ -25,14 +25,14 @@ const (
 
 // TunnelOptions say how a tunnel process is started. All but Timeout are needed.
 type TunnelOptions struct {
-	// Executable runs Run as `EXECUTABLE tunnel --device DEVICE --mtu MTU` and logs to stderr.
+	// Executable runs Run as `EXECUTABLE tunnel --device DEVICE --mtu MTU --profile FILE` and logs to stderr.
 	Executable string
 	// Device is the name of the TUN device, at most 15 bytes.
 	Device string
 	// MTU of the device when it is created, in bytes.
 	MTU int
-	// RunDir gets the files tunnel-DEVICE.log, .log.old (of the process before) and .lock, and is
-	// created (0700) when it is not there.
+	// RunDir gets the files tunnel-DEVICE.log, .log.old (of the process before), .lock, and .pprof when a
+	// profile is asked for. It is created (0700) when it is not there.
 	RunDir string
 	// Timeout bounds Ensure; 0 is 10 seconds.
 	Timeout time.Duration
@@ -156,7 +156,7 @@ func (t *Tunnel) start() error {
 	// What the agent inherited from whoever started it is not marked close-on-exec. An older
 	// kernel than 5.11 does not know the flag; then the process has these files, too.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	args := []string{t.Executable, "tunnel", "--device", t.Device, "--mtu", strconv.Itoa(t.MTU)}
+	args := []string{t.Executable, "tunnel", "--device", t.Device, "--mtu", strconv.Itoa(t.MTU), "--profile", t.file(".pprof")}
 	process, err := os.StartProcess(t.Executable, args, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{}, // not nil, which would be the agent's

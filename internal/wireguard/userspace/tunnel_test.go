@@ -254,6 +254,26 @@ func TestSurvives(t *testing.T) {
 	})
 }
 
+// TestProfile: SIGUSR1 has a profile written, and a second one meanwhile does no harm. An early end is a short one.
+func TestProfile(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{})
+	process := tunnel.Ensure(t)
+	kill(t, process.PID, unix.SIGUSR1)
+	eventually(t, "it profiles", func() bool { return strings.Contains(tunnel.Log(t), "profiling") })
+	kill(t, process.PID, unix.SIGUSR1)
+	kill(t, process.PID, unix.SIGTERM)
+	eventually(t, "the process is gone", func() bool { return dead(process.PID) })
+	path := filepath.Join(tunnel.RunDir, "tunnel-"+tunnel.Device+".pprof")
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(text), "\x1f\x8b") {
+		t.Errorf("a profile of %d bytes, %v; want it compressed (RFC 1952)", len(text), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	}
+}
+
 // TestStaleSocket: a new tunnel takes the place of a socket whose process was killed.
 func TestStaleSocket(t *testing.T) {
 	namespace := wgtest.NewNamespace(t)

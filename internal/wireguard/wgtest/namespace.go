@@ -82,6 +82,18 @@ func (n *Namespace) Do(t testing.TB, f func() error) {
 	}
 }
 
+// Take moves a device from another namespace into this one.
+func (n *Namespace) Take(t testing.TB, from *Namespace, device string) {
+	t.Helper()
+	from.IP(t, "link", "set", device, "netns", n.name)
+}
+
+// Sysctl writes a setting of the namespace, named by its path below /proc/sys.
+func (n *Namespace) Sysctl(t testing.TB, path, value string) {
+	t.Helper()
+	n.Do(t, func() error { return os.WriteFile("/proc/sys/"+path, []byte(value), 0) })
+}
+
 // Connect joins two namespaces by a pair of virtual Ethernet devices named eth0, with these addresses.
 func Connect(t testing.TB, left, right *Namespace, leftAddr, rightAddr netip.Prefix) {
 	t.Helper()

@@ -46,6 +46,7 @@ func runTunnel(args []string) error {
 	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
 	device := flags.String("device", "", "")
 	mtu := flags.Int("mtu", 0, "")
+	profile := flags.String("profile", "", "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func runTunnel(args []string) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	return userspace.Run(context.Background(), userspace.Options{Device: *device, MTU: *mtu, Logger: log})
+	return userspace.Run(context.Background(), userspace.Options{Device: *device, MTU: *mtu, Logger: log, Profile: *profile})
 }
 
 // Tunnel is a tunnel process in a namespace, started from the running test binary (see Main).
