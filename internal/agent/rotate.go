@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -13,13 +12,17 @@ import (
 	"warren/internal/probe"
 )
 
-// rotationStep is how often a rotation looks at the peers.
-const rotationStep = 200 * time.Millisecond
+const (
+	// rotationStep is how often a rotation looks at the peers.
+	rotationStep = 200 * time.Millisecond
+	// rotationPause is the least time until another one is begun, also after one that could not be.
+	rotationPause = time.Minute
+)
 
 var errLeaving = errors.New("this node is leaving the cluster")
 
-// beginRotation makes a new key and publishes it beside the present one. What is under way goes on.
-func (a *agent) beginRotation(ctx context.Context) error {
+// beginRotation makes a new key; the next round publishes it beside the present one.
+func (a *agent) beginRotation() error {
 	if a.leave != nil {
 		return errLeaving
 	}
@@ -32,8 +35,9 @@ func (a *agent) beginRotation(ctx context.Context) error {
 		return err
 	}
 	a.keys, a.rotation = append(a.keys, key), plan.NewRotation(key.made)
+	a.view.complete = false
 	a.Log.Info("replacing this node's key", "old_key", old.public, "public_key", key.public, "epoch", key.epoch)
-	return a.enact(ctx)
+	return nil
 }
 
 // rotationDue returns when there is something to do about this node's key.
@@ -44,7 +48,11 @@ func (a *agent) rotationDue() time.Time {
 	case interval == 0 || a.leave != nil || !a.synced:
 		return time.Now().Add(time.Hour)
 	default:
-		return plan.NextRotation(a.newest().made, interval, a.id)
+		due, earliest := plan.NextRotation(a.newest().made, interval, a.id), a.rotated.Add(rotationPause)
+		if due.Before(earliest) {
+			return earliest
+		}
+		return due
 	}
 }
 
@@ -54,27 +62,29 @@ func (a *agent) advanceRotation(now time.Time) {
 		return
 	}
 	a.rotated = now
-	if a.rotation == nil {
-		a.showRotation(now, a.beginRotation(context.Background()))
-		return
-	}
 	var err error
-	if a.view.complete && a.rotation.Observe(now, a.keyUses()) {
-		err = a.enterStage()
+	if a.rotation == nil {
+		err = a.beginRotation()
+	} else if a.view.complete {
+		err = a.observeRotation(now)
 	}
 	a.showRotation(now, err)
 }
 
-// enterStage does what the stage that has just begun calls for.
-func (a *agent) enterStage() error {
-	stage, old := a.rotation.Stage(), a.keys[0]
-	a.view.complete = false // the record, or the devices, with the next round
-	a.Log.Info("replacing this node's key", "stage", stage.String(), "old_key", old.public, "public_key", a.newest().public)
-	if stage != plan.Replaced {
+// observeRotation enters the next stage when its time has come.
+func (a *agent) observeRotation(now time.Time) error {
+	if a.rotation.Observe(now, a.keyUses()) {
+		a.view.complete = false // the record changes, or the devices
+		a.Log.Info("replacing this node's key", "stage", a.rotation.Stage().String(), "public_key", a.newest().public)
+	}
+	if a.rotation.Stage() != plan.Replaced {
 		return nil
 	}
-	a.keys, a.rotation = a.keys[1:], nil
-	return a.ownKeys().remove(a.newest().epoch)
+	if err := a.ownKeys().remove(a.newest().epoch); err != nil {
+		return err // until it can be done: another agent would begin with the old key again
+	}
+	a.keys, a.rotation = a.keys[len(a.keys)-1:], nil
+	return nil
 }
 
 // keyUses tells how this node and each peer use this node's keys between them.
@@ -155,7 +165,7 @@ func (a *agent) rotationStatus() api.Rotation {
 	return status
 }
 
-func (a *agent) postRotation(r *http.Request) (api.Rotation, error) {
-	err := a.beginRotation(r.Context())
+func (a *agent) postRotation(*http.Request) (api.Rotation, error) {
+	err := a.beginRotation()
 	return a.rotationStatus(), err
 }

@@ -156,13 +156,13 @@ func (j *judge) refuse(record *Record) *Refusal {
 		if hasKey(&j.self, key.Public) {
 			return &Refusal{
 				Problem: fmt.Sprintf("its key %s… is this node's own key", key.Public.Short()),
-				Remedy:  "remove its private.key, so that it makes one of its own, and restart its agent",
+				Remedy:  "remove the private key in its state directory, so that it makes one of its own, and restart its agent",
 			}
 		}
 		if owner := j.owners[key.Public]; owner != record.ID {
 			return &Refusal{
 				Problem: fmt.Sprintf("its key %s… already belongs to %s", key.Public.Short(), owner),
-				Remedy:  fmt.Sprintf("remove the private.key of %s, so that it makes one of its own, and restart its agent; if it is %s under a new name, remove the old record", record.ID.Name, owner.Name),
+				Remedy:  fmt.Sprintf("remove the private key in the state directory of %s, so that it makes one of its own, and restart its agent; if it is %s under a new name, remove the old record", record.ID.Name, owner.Name),
 			}
 		}
 	}
