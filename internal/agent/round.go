@@ -291,18 +291,20 @@ func (a *agent) converge(context.Context) error {
 	}
 	a.pending = plan.Scope{}
 	a.have.Apply(entries)
-	total := entries
 	for t, ops := range tunnels {
 		t.have.Apply(ops)
-		total.SetPeers, total.RemovePeers = append(total.SetPeers, ops.SetPeers...), append(total.RemovePeers, ops.RemovePeers...)
-		total.AllowedIPs, total.Orphans = append(total.AllowedIPs, ops.AllowedIPs...), append(total.Orphans, ops.Orphans...)
+		a.noteOperations(ops, "device", t.link.Name, "peers_set", len(ops.SetPeers), "peers_removed", len(ops.RemovePeers), "allowed_ips", len(ops.AllowedIPs))
 	}
-	a.written += uint64(total.Len())
-	if total.Len() > 0 {
-		a.Log.Info("state changed", "peers_set", len(total.SetPeers), "peers_removed", len(total.RemovePeers), "allowed_ips", len(total.AllowedIPs),
-			"entries_set", len(total.SetEntries), "entries_deleted", len(total.DeleteEntries))
-	}
+	a.noteOperations(entries, "entries_set", len(entries.SetEntries), "entries_deleted", len(entries.DeleteEntries))
 	return nil
+}
+
+// noteOperations counts what was carried out and logs it.
+func (a *agent) noteOperations(ops plan.Ops, args ...any) {
+	a.written += uint64(ops.Len())
+	if ops.Len() > 0 {
+		a.Log.Info("state changed", args...)
+	}
 }
 
 // carryOut runs the operations in their order: every device receives before the datapath sends, and the

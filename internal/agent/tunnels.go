@@ -26,6 +26,7 @@ type tunnel struct {
 	link     netdev.Link
 	injector *netdev.Injector // for probes; nil without device
 	have     plan.State       // peers and allowed IPs of the device, as last read or written
+	read     bool             // have is what the device had, and not a guess
 	watchdog *plan.Watchdog
 	traffic  map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
 	counted  map[cluster.PublicKey]plan.Traffic // at the last reading
@@ -133,15 +134,15 @@ func (a *agent) lacksTunnel() bool {
 func (a *agent) adoptTunnels(links []netdev.Link) error {
 	for slot := range plan.Slot(plan.Slots) {
 		name := slot.Device(a.Config.Device)
-		there := slices.ContainsFunc(links, func(l netdev.Link) bool { return l.Name == name })
-		if _, ours := a.ownKeyIn(slot); !there || !ours || a.tunnels[slot] != nil {
+		i := slices.IndexFunc(links, func(l netdev.Link) bool { return l.Name == name })
+		if _, ours := a.ownKeyIn(slot); i < 0 || !ours || a.tunnels[slot] != nil {
 			continue
 		}
 		t, err := a.openTunnel(slot)
 		if err != nil {
 			return err
 		}
-		a.tunnels[slot] = t
+		t.link, a.tunnels[slot] = links[i], t
 	}
 	return nil
 }
@@ -155,15 +156,11 @@ func (a *agent) ensureDevices(ctx context.Context) error {
 		if !wanted {
 			continue
 		}
-		if a.tunnels[slot] == nil {
-			t, err := a.openTunnel(plan.Slot(slot))
-			if err != nil {
-				return err
-			}
-			a.tunnels[slot] = t
+		t, err := a.tunnelFor(plan.Slot(slot))
+		if err != nil {
+			return err
 		}
-		t := a.tunnels[slot]
-		err := a.ensureDevice(ctx, t)
+		err = a.ensureDevice(ctx, t)
 		if err != nil && t.link.Index != 0 || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
@@ -174,6 +171,24 @@ func (a *agent) ensureDevices(ctx context.Context) error {
 		return errors.Join(problems...)
 	}
 	return nil
+}
+
+// tunnelFor returns the tunnel of a slot with the own key that the slot is for now. A device whose key was replaced
+// twice meanwhile is taken over.
+func (a *agent) tunnelFor(slot plan.Slot) (*tunnel, error) {
+	t := a.tunnels[slot]
+	if key, ours := a.ownKeyIn(slot); t != nil && ours && t.key == key {
+		return t, nil
+	}
+	fresh, err := a.openTunnel(slot)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		t.close()
+	}
+	a.tunnels[slot] = fresh
+	return fresh, nil
 }
 
 func (a *agent) ensureDevice(ctx context.Context, t *tunnel) error {
@@ -213,7 +228,7 @@ func (a *agent) dropTunnels(ctx context.Context) error {
 		}
 		if t != nil {
 			t.close()
-			a.tunnels[slot] = nil
+			a.tunnels[slot], a.view.swept = nil, false
 		}
 		names = append(names, plan.Slot(slot).Device(a.Config.Device))
 	}
@@ -300,8 +315,10 @@ func (a *agent) readTunnel(t *tunnel) error {
 			have.AllowedIPs[prefix] = key
 		}
 	}
-	a.noteDrift(t.have, have)
-	t.have = have
+	if t.read {
+		a.noteDrift(t.have, have)
+	}
+	t.have, t.read = have, true
 	return nil
 }
 

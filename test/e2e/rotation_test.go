@@ -60,13 +60,7 @@ func (w *watched) finish(t *testing.T) {
 		f.finish(t)
 	}
 	if t.Failed() {
-		for _, n := range []string{"n1", "n2", "n3"} {
-			for _, r := range w.status(n).Reasons {
-				if r.Packets > 0 {
-					t.Logf("%s %s %s %d", n, r.Program, r.Reason, r.Packets)
-				}
-			}
-		}
+		w.showReasons()
 	}
 	frames, err := w.capture.Close()
 	if err != nil {
@@ -81,6 +75,17 @@ func (w *watched) finish(t *testing.T) {
 	}
 	if kinds[wire.Clear] > 0 || kinds[wire.WireGuard] < 1000 {
 		t.Errorf("%d frames in clear, %d of WireGuard", kinds[wire.Clear], kinds[wire.WireGuard])
+	}
+}
+
+// showReasons prints what the programs did, to tell a packet that was dropped from one that got lost.
+func (w *watched) showReasons() {
+	for _, node := range w.open().Topology.Nodes {
+		for _, r := range w.status(node.Name).Reasons {
+			if r.Packets > 0 {
+				w.t.Logf("%s: %s %s %d", node.Name, r.Program, r.Reason, r.Packets)
+			}
+		}
 	}
 }
 
@@ -161,6 +166,11 @@ func TestRotation(t *testing.T) {
 	time.Sleep(time.Second)
 	w.finish(t)
 	c.mustVerify(6 * 4 * 2 * 3)
+	c.must("agent", "kill", "n2")
+	c.mustExec("n2", warren, "cleanup")
+	if left := warrenOn(c, "n2"); len(left) > 0 {
+		t.Errorf("left on n2 after cleanup: %v", left)
+	}
 }
 
 // TestRotationSurvivesCrashes kills the agent whose key is replaced at every stage, and that of a peer.
