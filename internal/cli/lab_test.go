@@ -23,6 +23,11 @@ func TestLabUsage(t *testing.T) {
 		{"unknown attachment", []string{"lab", "up", "--attach", "xdp"}, exitUsage, "xdp"},
 		{"unknown ingress", []string{"lab", "up", "--ingress", "nowhere"}, exitUsage, "nowhere"},
 		{"no such binary", []string{"lab", "up", "--binary", "/no/such/file"}, exitFailure, "/no/such/file"},
+		{"a path to no node", []string{"lab", "up", "--path-mtu", "n4=1400"}, exitUsage, "--path-mtu n4=1400: the lab has 3 nodes, from n1 on"},
+		{"a path without a size", []string{"lab", "up", "--path-mtu", "n3"}, exitUsage, "--path-mtu n3: a node and a number of bytes, such as n3=1400"},
+		{"a path wider than the wire", []string{"lab", "up", "--path-mtu", "n3=9000"}, exitUsage, "path MTU 9000: 1280 to the wire's 1500"},
+		{"a router without a path", []string{"lab", "up", "--path-icmp", "block"}, exitUsage, "--path-icmp block: there is no router without --path-mtu"},
+		{"a router that does something else", []string{"lab", "up", "--path-icmp", "drop"}, exitUsage, "--path-icmp drop: pass or block"},
 		{"exec without a command", []string{"lab", "exec", "n1"}, exitUsage, "requires at least 2 arg"},
 		{"agent without a node", []string{"lab", "agent", "kill"}, exitUsage, "requires at least 1 arg"},
 		{"verify of an unknown class", []string{"lab", "verify", "--class", "pod-cloud"}, exitUsage, "--class pod-cloud: one of host-host"},
@@ -81,9 +86,9 @@ func TestPrintReport(t *testing.T) {
 }
 
 func TestPrintLab(t *testing.T) {
-	spec := lab.Spec{Name: "x", Nodes: []int{1, 2}, Pods: 1, CNI: lab.CNIVXLAN, MTU: 1500, Agent: &lab.AgentOptions{}}
+	spec := lab.Spec{Name: "x", Nodes: []int{1, 2}, Pods: 1, CNI: lab.CNIVXLAN, MTU: 1500, Path: &lab.Path{Node: 2, MTU: 1400, Silent: true}, Agent: &lab.AgentOptions{}}
 	status := lab.Status{
-		Name: "x", Wire: "warren-x-wire", Encryption: true, Nodes: []lab.NodeStatus{
+		Name: "x", Wire: "warren-x-wire", Router: &lab.RouterStatus{Namespace: "warren-x-router", Node: "n2", MTU: 1400, Silent: true}, Encryption: true, Nodes: []lab.NodeStatus{
 			{Name: "n1", Namespace: "warren-x-n1", Addresses: []string{"10.10.0.1", "fd00:10::1"}, Prefixes: []string{"10.42.1.0/24"},
 				Pods:  []lab.PodStatus{{Name: "p1", Namespace: "warren-x-n1-p1", Addresses: []string{"10.42.1.11"}}},
 				Agent: &lab.AgentStatus{PID: 77, Ready: true, Peers: 1}},
