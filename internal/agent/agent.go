@@ -26,6 +26,9 @@ import (
 	"warren/internal/wireguard/userspace"
 )
 
+// ErrRunning says that an agent has the run directory.
+var ErrRunning = errors.New("another agent runs")
+
 // keyFile is the name of the private key in the state directory.
 const keyFile = "private.key"
 
@@ -36,6 +39,11 @@ type Options struct {
 	// Executable is started as `EXECUTABLE tunnel …` where the kernel has no WireGuard.
 	Executable string
 	Log        *slog.Logger
+	// LogLevel is the level of Log; it follows the configuration.
+	LogLevel *slog.LevelVar
+	// Reload reads the configuration anew, when Hangup receives something.
+	Reload func() (config.Config, error)
+	Hangup <-chan os.Signal
 }
 
 // agent is the state of the loop. Only the loop's goroutine touches it.
@@ -43,7 +51,10 @@ type agent struct {
 	Options
 	started time.Time
 	id      cluster.NodeID
-	key     cluster.PrivateKey
+	// configured is the mode that the configuration says; commanded says that another one was set.
+	configured config.Mode
+	commanded  bool
+	key        cluster.PrivateKey
 
 	links  *netdev.Netdev
 	wg     *wireguard.Device
@@ -51,20 +62,24 @@ type agent struct {
 	data   *datapath.Datapath
 	folder *dir.Dir
 
-	world     *plan.World
-	have      plan.State // what the kernel has, as last read or written
-	pending   plan.Scope // what is still to be looked at
-	synced    bool
-	memory    memory
-	view      view
-	problems  problems
-	backoff   backoff
-	failures  map[string]uint64
-	rounds    uint64
-	repairs   uint64
-	written   uint64 // operations carried out
-	questions chan func()
-	watchers  watchers
+	world      *plan.World
+	departures *plan.Departures
+	probing    *probing
+	leave      *leaving   // nil while this node stays
+	have       plan.State // what the kernel has, as last read or written
+	pending    plan.Scope // what is still to be looked at
+	synced     bool
+	memory     memory
+	view       view
+	problems   problems
+	backoff    backoff
+	failures   map[string]uint64
+	rounds     uint64
+	repairs    uint64
+	written    uint64 // operations carried out
+	keyChanges uint64 // keys that nobody announced and that were accepted
+	questions  chan func()
+	watchers   watchers
 }
 
 // view is what the last round saw.
@@ -73,6 +88,7 @@ type view struct {
 	primary     uint32
 	link        netdev.Link
 	attachments []datapath.Attachment
+	mode        config.Mode // of the programs
 	published   bool
 	complete    bool // the last round did everything
 }
@@ -113,7 +129,7 @@ func lockRunDir(runDir string) (unlock func(), err error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another agent runs with the run directory %s; stop it, or give this one its own (--run-dir)", runDir)
+			return nil, fmt.Errorf("%w with the run directory %s; stop it, or give this one its own (--run-dir)", ErrRunning, runDir)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -123,9 +139,10 @@ func lockRunDir(runDir string) (unlock func(), err error) {
 // open opens the drivers. Nothing is changed on the node yet, except for a first private key.
 func open(o Options) (*agent, error) {
 	a := &agent{
-		Options: o, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
-		world: plan.NewWorld(cluster.SourceDirectory), have: plan.NewState(), pending: plan.Scope{All: true},
+		Options: o, configured: o.Config.Mode, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
+		world: plan.NewWorld(cluster.SourceDirectory, o.Config.KeyChange == config.KeyChangeHold), have: plan.NewState(), pending: plan.Scope{All: true},
 	}
+	a.departures = plan.NewDepartures(holdRule(o.Config))
 	a.world.Watch = func(deltas []ipcache.Delta) { a.watchers.send(deltas, time.Now()) }
 	var err error
 	if a.id, err = o.Config.NodeID(); err != nil {
@@ -139,10 +156,12 @@ func open(o Options) (*agent, error) {
 	if created {
 		o.Log.Info("private key created", "path", keyPath, "public_key", a.key.Public())
 	}
+	a.probing = newProbing(a.key.Public())
 	if err := a.openDrivers(); err != nil {
 		a.close()
 		return nil, err
 	}
+	a.recallMode()
 	a.remember()
 	a.apply(configuredFacts(o.Config.Facts))
 	return a, nil
@@ -174,6 +193,7 @@ func (a *agent) openDrivers() (err error) {
 }
 
 func (a *agent) close() {
+	a.probing.close()
 	if a.data != nil {
 		_ = a.data.Close()
 	}
@@ -191,7 +211,7 @@ func (a *agent) run(ctx context.Context, servers *servers) error {
 	if err != nil {
 		return err
 	}
-	events := make(chan discovery.Event, 256)
+	events, arrivals := make(chan discovery.Event, 256), make(chan datapath.Arrival, arrivalsQueued)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return a.folder.Run(ctx, func(event discovery.Event) {
@@ -202,8 +222,9 @@ func (a *agent) run(ctx context.Context, servers *servers) error {
 		})
 	})
 	group.Go(func() error { return servers.serve(ctx) })
+	group.Go(func() error { return a.listenForProbes(ctx, arrivals) })
 	group.Go(func() error {
-		a.loop(ctx, events, links)
+		a.loop(ctx, news{events, links, arrivals})
 		return nil
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -212,28 +233,48 @@ func (a *agent) run(ctx context.Context, servers *servers) error {
 	return nil
 }
 
+// news is what the loop takes in from other goroutines.
+type news struct {
+	events   <-chan discovery.Event
+	links    <-chan struct{}
+	arrivals <-chan datapath.Arrival
+}
+
 // loop takes in news and works in rounds, until ctx ends.
-func (a *agent) loop(ctx context.Context, events <-chan discovery.Event, links <-chan struct{}) {
+func (a *agent) loop(ctx context.Context, n news) {
 	resync := time.NewTicker(a.Config.Resync.Duration)
 	defer resync.Stop()
 	retry := time.NewTimer(0) // the first round, at once
 	defer retry.Stop()
+	wake := time.NewTimer(0) // what is due by itself
+	defer wake.Stop()
 	for {
+		wake.Reset(a.untilDue())
 		full := false
 		select {
 		case <-ctx.Done():
 			return
 		case question := <-a.questions:
 			question()
-			continue
-		case event := <-events:
-			a.take(event, events)
-		case <-links:
+		case event := <-n.events:
+			a.take(event, n.events)
+		case arrival := <-n.arrivals:
+			a.arrived(arrival, n.arrivals)
+		case <-n.links:
 			full = true
 		case <-resync.C:
 			full = true
 		case <-retry.C:
 			full = true
+		case <-a.Hangup:
+			a.reload()
+			full = true
+		case <-wake.C:
+		}
+		a.doDue()
+		full = full || a.view.mode != a.datapathMode()
+		if !full && a.idle() {
+			continue
 		}
 		if err := a.round(ctx, full); err != nil && ctx.Err() == nil {
 			pause := a.backoff.fail()
@@ -245,6 +286,36 @@ func (a *agent) loop(ctx context.Context, events <-chan discovery.Event, links <
 	}
 }
 
+// idle reports whether a round would find nothing to do.
+func (a *agent) idle() bool {
+	save, stale := a.memory.due()
+	return a.view.complete && a.pending.Empty() && !(a.synced && stale && !time.Now().Before(save))
+}
+
+// untilDue returns how long nothing is due that comes by itself.
+func (a *agent) untilDue() time.Duration {
+	next := time.Hour
+	if at, ok := a.departures.Next(); ok {
+		next = min(next, time.Until(at))
+	}
+	if a.leave != nil {
+		next = min(next, leaveStep)
+	}
+	if at, stale := a.memory.due(); a.synced && stale {
+		next = min(next, time.Until(at))
+	}
+	return max(0, min(next, a.probing.next(a.world.Cache().Len())-monotonic()))
+}
+
+// doDue does what comes by itself.
+func (a *agent) doDue() {
+	a.letGo(time.Now())
+	a.advanceLeave()
+	now := monotonic()
+	a.probe(now)
+	a.settle(now)
+}
+
 // take applies an event, and those that wait behind it, in one step.
 func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 	var changes []plan.Change
@@ -252,13 +323,18 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 		switch event.Kind {
 		case discovery.Upsert:
 			node := event.Node
+			a.departures.Back(node.ID)
 			changes = append(changes, plan.Change{Upsert: &node})
 		case discovery.Delete:
-			id := event.ID
-			changes = append(changes, plan.Change{Delete: &id})
+			if a.world.Leaving(event.ID) {
+				changes = append(changes, plan.Change{Delete: &event.ID})
+			} else {
+				a.departures.Gone(event.ID, time.Now())
+			}
 		case discovery.Synced:
+			a.apply(append(changes, plan.Change{Synced: true})...)
+			changes = nil
 			a.sync()
-			changes = append(changes, plan.Change{Synced: true})
 		case discovery.APIServers:
 			changes = append(changes, a.setAPIServers(event.APIServers))
 		case discovery.Problems:
@@ -272,6 +348,7 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 		break
 	}
 	a.apply(changes...)
+	a.showHeld(time.Now())
 	if len(a.view.underlays) > 1 {
 		a.apply(plan.Change{Underlay: a.underlayRoutes()})
 	}
@@ -281,6 +358,9 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 func (a *agent) sync() {
 	if !a.synced {
 		a.synced = true
+		for _, id := range a.world.Remembered() {
+			a.departures.Gone(id, time.Now())
+		}
 		a.memory.stale = true
 		a.pending.All = true // what was kept until now may go
 		a.Log.Info("discovery is synced")
@@ -300,15 +380,6 @@ func (a *agent) apply(changes ...plan.Change) {
 }
 
 func sayTheSame(a, b *plan.Record) bool { return plan.SameContent(&a.Node, &b.Node) }
-
-// configuredFacts is what the configuration states, as one resource.
-func configuredFacts(facts []config.Fact) plan.Change {
-	statement := plan.Statement{Source: cluster.SourceFile, Resource: "file/config"}
-	for _, fact := range facts {
-		statement.Facts = append(statement.Facts, cluster.Fact{Prefix: fact.Prefix, Info: fact.Info})
-	}
-	return plan.Change{Statement: &statement}
-}
 
 func recordProblems(found []discovery.Problem) []api.Problem {
 	list := make([]api.Problem, 0, len(found))

@@ -97,7 +97,7 @@ func record(name, addr string, key byte) cluster.Node {
 }
 
 func TestRefusalsNameBothOwnersOfAnAddress(t *testing.T) {
-	world := plan.NewWorld(cluster.SourceDirectory)
+	world := plan.NewWorld(cluster.SourceDirectory, false)
 	self, n2, n3, n4 := record("n1", "10.0.0.1", 1), record("n2", "10.0.0.2", 2), record("n3", "10.0.0.2", 3), record("n4", "10.0.0.4", 2)
 	world.Apply(plan.Change{Self: &self}, plan.Change{Upsert: &n2}, plan.Change{Upsert: &n3})
 	world.Apply(plan.Change{Upsert: &n4})

@@ -19,7 +19,8 @@ import (
 // CleanupOptions of Cleanup; Config and Log are needed.
 type CleanupOptions struct {
 	Config config.Config
-	// Purge removes the private key as well.
+	// Purge removes what survives a reboot as well: the private key, the snapshot, and the mode that
+	// was set.
 	Purge bool
 	Log   *slog.Logger
 }
@@ -67,7 +68,9 @@ func removeFiles(o CleanupOptions) error {
 	}
 	paths = append(paths, logs...)
 	if o.Purge {
-		paths = append(paths, filepath.Join(o.Config.StateDir, keyFile))
+		for _, name := range []string{keyFile, snapshotFile, modeFile} {
+			paths = append(paths, filepath.Join(o.Config.StateDir, name))
+		}
 	}
 	var problems []error
 	for _, path := range paths {

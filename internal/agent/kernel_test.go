@@ -128,7 +128,7 @@ func TestFactsThroughTheKernel(t *testing.T) {
 		{"fd41::5", "fd42::7"}, {"fd41::5", "fd42::8"}, {"fd42::7", "fd41::5"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		f := follower{world: plan.NewWorld(cluster.SourceDirectory), have: plan.NewState(), data: data}
+		f := follower{world: plan.NewWorld(cluster.SourceDirectory, false), have: plan.NewState(), data: data}
 		defer func() { // the next round begins with empty maps
 			if _, err := data.Apply(nil, keys(f.have.Entries)); err != nil {
 				t.Fatal(err)
@@ -179,7 +179,7 @@ func keys(entries map[netip.Prefix]plan.Entry) []netip.Prefix {
 // and after each change is encrypted at every instant.
 func TestLiveAddressIsNeverMissing(t *testing.T) {
 	data := openDatapath(t)
-	f := follower{world: plan.NewWorld(cluster.SourceDirectory), have: plan.NewState(), data: data}
+	f := follower{world: plan.NewWorld(cluster.SourceDirectory, false), have: plan.NewState(), data: data}
 	self := record("n1", "10.0.0.1", 1)
 	n2, n3 := record("n2", "10.0.0.2", 2), record("n3", "10.0.0.3", 3)
 	cover := func(node cluster.Node, prefix string) plan.Change {

@@ -18,7 +18,7 @@ import (
 const (
 	snapshotFile = "snapshot.json"
 	// savePause is the least time between two writes of the snapshot, for when records come in a row.
-	savePause = 2 * time.Second
+	savePause = time.Second
 )
 
 // memory is the snapshot on disk: what the next agent, perhaps after a reboot, begins with.
@@ -26,7 +26,26 @@ type memory struct {
 	apiServers []netip.AddrPort
 	stale      bool // the file is not what is known now
 	saved      time.Time
+	failed     bool                       // the last write did
+	keys       map[cluster.PublicKey]bool // of the peers in the file
 }
+
+// due returns when the snapshot is to be written.
+func (m *memory) due() (at time.Time, ok bool) { return m.saved.Add(savePause), m.stale }
+
+// wrote notes the peers in the file.
+func (m *memory) wrote(peers []cluster.Node) {
+	m.keys = make(map[cluster.PublicKey]bool, len(peers))
+	for _, node := range peers {
+		for _, key := range node.Keys {
+			m.keys[key.Public] = true
+		}
+	}
+}
+
+// has reports whether a peer with that key is known after a reboot, as far as can be: a disk that is full
+// does not keep this node from encrypting.
+func (m *memory) has(key cluster.PublicKey) bool { return m.failed || m.keys[key] }
 
 func (a *agent) snapshotPath() string { return filepath.Join(a.Config.StateDir, snapshotFile) }
 
@@ -41,6 +60,7 @@ func (a *agent) remember() {
 		return
 	}
 	a.Log.Info("the snapshot of an earlier run counts until discovery is synced", "peers", len(last.Peers), "api_servers", len(last.APIServers))
+	a.memory.wrote(last.Peers)
 	a.apply(
 		plan.Change{Remember: last.Peers},
 		plan.Change{Statement: &plan.Statement{Source: cluster.SourceRestored, Resource: plan.APIServers, Facts: plan.APIServerFacts(last.APIServers)}},
@@ -69,7 +89,10 @@ func (a *agent) saveMemory(context.Context) error {
 	if err := snapshot.Save(a.snapshotPath(), now); err != nil {
 		found = []api.Problem{{Where: a.snapshotPath(), Message: err.Error(), Remedy: "make room in the state directory, or make it writable"}}
 	}
-	a.memory.saved, a.memory.stale = time.Now(), found != nil
+	if found == nil {
+		a.memory.wrote(now.Peers)
+	}
+	a.memory.saved, a.memory.stale, a.memory.failed = time.Now(), found != nil, found != nil
 	a.problems.set("snapshot", found, time.Now(), a.Log)
 	return nil
 }

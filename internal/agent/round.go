@@ -10,6 +10,7 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
+	"warren/internal/config"
 	"warren/internal/datapath"
 	"warren/internal/datapath/model"
 	"warren/internal/netdev"
@@ -57,6 +58,9 @@ func (a *agent) round(ctx context.Context, full bool) error {
 		}
 	}
 	a.view.complete = true
+	now := monotonic()
+	a.confirmApplied(now)
+	a.followPeers(now)
 	return nil
 }
 
@@ -103,7 +107,7 @@ func primary(underlays []netdev.Link, first netip.Addr) uint32 {
 func (a *agent) selfNode(addrs []netip.Addr) cluster.Node {
 	self := a.world.Self()
 	next := cluster.Node{
-		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Version: a.Version, Issued: self.Issued,
+		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Capabilities: a.capabilities(), Version: a.Version, Issued: self.Issued,
 		Keys: []cluster.Key{{Public: a.key.Public(), Epoch: 1, Port: a.Config.Port}},
 	}
 	if !plan.SameContent(&self, &next) {
@@ -129,24 +133,33 @@ func (a *agent) underlayRoutes() map[netip.Addr]uint32 {
 	return routes
 }
 
-// wantDevice is the WireGuard device as configured. Its MTU fits the smallest underlay.
+// wantDevice is the WireGuard device as configured. Its MTU is that of the widest path.
 func (a *agent) wantDevice() plan.Device {
 	c := a.Config
 	mtu := c.MTU
 	if mtu == 0 {
-		smallest := slices.MinFunc(a.view.underlays, func(a, b netdev.Link) int { return a.MTU - b.MTU })
-		mtu = plan.InnerMTU(smallest.MTU, a.anyEndpointIPv6())
+		widest := slices.MaxFunc(a.view.underlays, func(a, b netdev.Link) int { return a.MTU - b.MTU })
+		mtu = plan.InnerMTU(widest.MTU, a.onlyIPv6())
 	}
 	return plan.Device{Name: c.Device, Port: c.Port, Mark: c.Mark.Value, MTU: mtu}
 }
 
-func (a *agent) anyEndpointIPv6() bool {
-	for _, peer := range a.world.Routes().Peers {
-		if peer.Endpoint.Addr().Is6() {
-			return true
+func (a *agent) onlyIPv6() bool {
+	return !slices.ContainsFunc(a.world.Self().Addresses, netip.Addr.Is4)
+}
+
+// linkTo returns the underlay device by which a tunnel endpoint is reached.
+func (a *agent) linkTo(endpoint netip.Addr) netdev.Link {
+	index, elsewhere := a.world.Routes().Underlay[endpoint]
+	if !elsewhere {
+		index = a.view.primary
+	}
+	for _, link := range a.view.underlays {
+		if link.Index == index {
+			return link
 		}
 	}
-	return false
+	return a.view.underlays[0]
 }
 
 // ensureDevice makes the WireGuard device, or adopts it, and gives it key, port and mark.
@@ -160,7 +173,7 @@ func (a *agent) ensureDevice(ctx context.Context) error {
 		a.repaired("the WireGuard device was replaced", "device", want.Name)
 	}
 	a.view.link = link
-	return a.wg.Configure(want, a.key)
+	return errors.Join(a.wg.Configure(want, a.key), a.probing.use(link.Index))
 }
 
 // ensureDatapath loads the programs as configured and attaches them to the underlay and the device.
@@ -169,9 +182,11 @@ func (a *agent) ensureDatapath(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	mode := a.datapathMode()
 	if err := a.data.Configure(constants); err != nil {
 		return err
 	}
+	a.view.mode = mode
 	var underlays []datapath.Underlay
 	for _, link := range a.view.underlays {
 		underlays = append(underlays, datapath.Underlay{Index: link.Index, Name: link.Name, MAC: link.MAC, L3: link.L3})
@@ -183,6 +198,24 @@ func (a *agent) ensureDatapath(ctx context.Context) error {
 	return err
 }
 
+// datapathMode is the mode of the programs. On the way to observe mode they go on encrypting until no
+// peer is sent to any more: one in strict mode would drop what comes in clear.
+func (a *agent) datapathMode() config.Mode {
+	if a.Config.Mode == config.ModeObserve && a.sendsToAny() {
+		return config.ModePermissive
+	}
+	return a.Config.Mode
+}
+
+func (a *agent) sendsToAny() bool {
+	for _, path := range a.world.Routes().Paths {
+		if path.Send {
+			return true
+		}
+	}
+	return false
+}
+
 // constants are what the programs are configured with.
 func (a *agent) constants() (model.Config, error) {
 	c := a.Config
@@ -190,7 +223,8 @@ func (a *agent) constants() (model.Config, error) {
 		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
 		InnerMTU: uint16(a.wantDevice().MTU),
 	}
-	err := errors.Join(constants.Mode.UnmarshalText([]byte(c.Mode)), constants.Ingress.UnmarshalText([]byte(c.Ingress)))
+	err := errors.Join(constants.Mode.UnmarshalText([]byte(a.datapathMode())), constants.Ingress.UnmarshalText([]byte(c.Ingress)),
+		constants.Oversize.UnmarshalText([]byte(c.Oversize)))
 	return constants, err
 }
 
@@ -218,6 +252,7 @@ func (a *agent) readState(context.Context) error {
 		a.repaired("peers or entries had been changed", "operations", drift.Len())
 	}
 	a.have = have
+	a.adoptPaths()
 	return nil
 }
 
@@ -254,8 +289,11 @@ func (a *agent) carryOut(ops plan.Ops) error {
 	return errors.Join(problems...)
 }
 
-// publish writes this node's own record, if it is not there as it should be.
+// publish writes this node's own record, if it is not there as it should be, or takes it away.
 func (a *agent) publish(ctx context.Context) error {
+	if a.leave != nil && a.leave.stage != api.LeaveAnnounced {
+		return a.folder.Withdraw(ctx)
+	}
 	if err := a.folder.Publish(ctx, a.world.Self()); err != nil {
 		return err
 	}

@@ -135,6 +135,13 @@ func (a *agent) localMux() http.Handler {
 		}
 		return a.explain(question)
 	}))
+	mux.HandleFunc("GET /v1/mode", answer(a, func(*http.Request) (api.Mode, error) { return a.mode(), nil }))
+	mux.HandleFunc("PUT /v1/mode", answer(a, a.putMode))
+	mux.HandleFunc("DELETE /v1/mode", answer(a, a.deleteMode))
+	mux.HandleFunc("GET /v1/leave", answer(a, func(*http.Request) (api.Leave, error) { return a.leaveStatus(), nil }))
+	mux.HandleFunc("POST /v1/leave", answer(a, a.postLeave))
+	mux.HandleFunc("DELETE /v1/leave", answer(a, a.deleteLeave))
+	mux.HandleFunc("POST /v1/nodes/forget", answer(a, a.forgetNodes))
 	return mux
 }
 

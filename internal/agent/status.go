@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,12 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
+	"warren/internal/config"
 	"warren/internal/ipcache"
 	"warren/internal/metrics"
 	"warren/internal/netdev"
 	"warren/internal/plan"
+	"warren/internal/probe"
 	"warren/internal/wireguard"
 )
 
@@ -50,7 +53,7 @@ func (a *agent) status() (api.Status, error) {
 	return api.Status{
 		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
 		Ready: len(missing) == 0, NotReady: missing,
-		Mode: string(a.Config.Mode), Ingress: string(a.Config.Ingress), PublicKey: a.key.Public().String(),
+		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.key.Public().String(),
 		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes),
 		Device: a.deviceStatus(actual), Underlay: a.underlayStatus(), Peers: a.peers(actual),
 		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
@@ -112,9 +115,31 @@ func (a *agent) peers(actual wireguard.Actual) []api.Peer {
 			handshake := state.LastHandshake.UTC()
 			peer.LastHandshake = &handshake
 		}
+		a.addPath(&peer, key.Public)
 		list = append(list, peer)
 	}
 	return list
+}
+
+// addPath adds what is known of the way to a peer.
+func (a *agent) addPath(status *api.Peer, key cluster.PublicKey) {
+	path := a.world.Routes().Paths[key]
+	status.Encrypting = status.Installed && a.Config.Mode != config.ModeObserve
+	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.view.link.MTU))), probe.Unknown.String()
+	peer, known := a.probing.peers[key]
+	if !known {
+		return
+	}
+	now := monotonic()
+	state := peer.State(now)
+	status.State, status.Since = state.Phase.String(), time.Now().Add(state.Since-now).UTC().Truncate(time.Millisecond)
+	status.RTT, status.PathMTU = float64(state.RTT.Microseconds())/1000, state.PathMTU
+	if state.Requests > 0 {
+		status.Loss = float64(state.Lost) / float64(state.Requests)
+	}
+	if state.Heard {
+		status.Mode = state.Peer.Mode.String()
+	}
 }
 
 func (a *agent) reasons() ([]api.Reason, error) {
@@ -137,6 +162,7 @@ func (a *agent) nodes() []api.Node {
 	for _, r := range admission.Refused {
 		problems[r.Node] = r.Problem + "; remedy: " + r.Remedy
 	}
+	held, until := a.departures.Held()
 	list := []api.Node{nodeStatus(a.world.Self(), "self", "")}
 	list[0].Self = true
 	for _, node := range a.world.Records() {
@@ -144,6 +170,8 @@ func (a *agent) nodes() []api.Node {
 		switch {
 		case refused:
 			list = append(list, nodeStatus(node, "refused", problem))
+		case slices.Contains(held, node.ID):
+			list = append(list, nodeStatus(node, "held", "its record vanished together with others; it stays a peer until "+until.UTC().Format(time.RFC3339)))
 		case node.ID != a.id:
 			list = append(list, nodeStatus(node, "peer", ""))
 		}
@@ -304,7 +332,9 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 	if err != nil {
 		return metrics.Snapshot{}, err
 	}
+	held, _ := a.departures.Held()
 	s := metrics.Snapshot{
+		NodesHeld: len(held), KeyChanges: a.keyChanges,
 		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
 		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),
 		Problems: len(status.Problems), Pending: a.pendingOperations(), Underlays: len(status.Underlay), DeviceMTU: status.Device.MTU,
@@ -316,7 +346,10 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 		}
 	}
 	for _, p := range status.Peers {
-		peer := metrics.Peer{Node: p.Node, Received: p.ReceivedBytes, Sent: p.SentBytes}
+		peer := metrics.Peer{
+			Node: p.Node, Received: p.ReceivedBytes, Sent: p.SentBytes, State: p.State,
+			RTT: time.Duration(p.RTT * float64(time.Millisecond)), Loss: p.Loss, MTU: p.MTU,
+		}
 		if p.LastHandshake != nil {
 			peer.LastHandshake = *p.LastHandshake
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,6 +53,34 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 // Nodes returns every node record, refused ones included.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return get[[]Node](ctx, c, "/v1/nodes") }
+
+// Forget lets go of the nodes whose records vanished together, and returns their names.
+func (c *Client) Forget(ctx context.Context) ([]string, error) {
+	return send[[]string](ctx, c, http.MethodPost, "/v1/nodes/forget", nil)
+}
+
+// Mode returns the node's mode.
+func (c *Client) Mode(ctx context.Context) (Mode, error) { return get[Mode](ctx, c, "/v1/mode") }
+
+// SetMode changes the node's mode, for good, and returns when it counts.
+func (c *Client) SetMode(ctx context.Context, mode string) (Mode, error) {
+	return send[Mode](ctx, c, http.MethodPut, "/v1/mode", Mode{Mode: mode})
+}
+
+// ResetMode makes the configured mode count again.
+func (c *Client) ResetMode(ctx context.Context) (Mode, error) {
+	return send[Mode](ctx, c, http.MethodDelete, "/v1/mode", nil)
+}
+
+// Leave makes the node leave the cluster, with so much patience for each stage, or returns how far it is.
+func (c *Client) Leave(ctx context.Context, patience time.Duration) (Leave, error) {
+	return send[Leave](ctx, c, http.MethodPost, "/v1/leave", LeaveRequest{PatienceSeconds: patience.Seconds()})
+}
+
+// Stay makes a node that leaves stay after all.
+func (c *Client) Stay(ctx context.Context) (Leave, error) {
+	return send[Leave](ctx, c, http.MethodDelete, "/v1/leave", nil)
+}
 
 // Filter selects entries; every field that is set must fit.
 type Filter struct {
@@ -136,7 +165,7 @@ func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
 // Watch calls each for every entry that there is, and then for every change, until ctx ends, each
 // returns an error, or the agent ends (then the error is io.EOF).
 func (c *Client) Watch(ctx context.Context, each func(Delta) error) error {
-	response, err := c.open(ctx, "/v1/ipcache/watch", 0)
+	response, err := c.open(ctx, request{path: "/v1/ipcache/watch"})
 	if err != nil {
 		return err
 	}
@@ -159,8 +188,13 @@ type Failure struct {
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return send[T](ctx, c, http.MethodGet, path, nil)
+}
+
+// send sends a body, nil for none, and returns the answer.
+func send[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
 	var value T
-	response, err := c.open(ctx, path, answerTimeout)
+	response, err := c.open(ctx, request{method, path, body, answerTimeout})
 	if err != nil {
 		return value, err
 	}
@@ -171,14 +205,29 @@ func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 	return value, nil
 }
 
-// open asks and returns a successful answer. A timeout of 0 waits for as long as ctx does.
-func (c *Client) open(ctx context.Context, path string, timeout time.Duration) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+// request is what is asked. The zero timeout waits for as long as the context does.
+type request struct {
+	method, path string
+	body         any
+	timeout      time.Duration
+}
+
+// open asks and returns a successful answer.
+func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("ask the agent: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	httpRequest, err := http.NewRequestWithContext(ctx, r.method, "http://agent"+r.path, body)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}
-	client := http.Client{Transport: c.transport, Timeout: timeout}
-	response, err := client.Do(request)
+	client := http.Client{Transport: c.transport, Timeout: r.timeout}
+	response, err := client.Do(httpRequest)
 	if err != nil {
 		return nil, c.unreachable(err)
 	}

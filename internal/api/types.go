@@ -17,24 +17,58 @@ const SocketName = "agent.sock"
 
 // Status is the agent's whole state in one page: GET /v1/status.
 type Status struct {
-	Version   string     `json:"version"`
-	Node      string     `json:"node"`
-	Cluster   string     `json:"cluster"`
-	PID       int        `json:"pid"`
-	Started   time.Time  `json:"started"`
-	Ready     bool       `json:"ready"`
-	NotReady  []string   `json:"not_ready"`
-	Mode      string     `json:"mode"`
-	Ingress   string     `json:"ingress"`
-	PublicKey string     `json:"public_key"`
-	Addresses []string   `json:"addresses"`
-	Prefixes  []string   `json:"prefixes"`
-	Device    Device     `json:"device"`
-	Underlay  []Underlay `json:"underlay"`
-	Peers     []Peer     `json:"peers"`
-	Entries   int        `json:"entries"`
-	Reasons   []Reason   `json:"reasons"`
-	Problems  []Problem  `json:"problems"`
+	Version  string    `json:"version"`
+	Node     string    `json:"node"`
+	Cluster  string    `json:"cluster"`
+	PID      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	Ready    bool      `json:"ready"`
+	NotReady []string  `json:"not_ready"`
+	Mode     string    `json:"mode"`
+	// ModeSource is who chose the mode: ModeConfigured or ModeCommanded.
+	ModeSource string     `json:"mode_source"`
+	Ingress    string     `json:"ingress"`
+	PublicKey  string     `json:"public_key"`
+	Addresses  []string   `json:"addresses"`
+	Prefixes   []string   `json:"prefixes"`
+	Device     Device     `json:"device"`
+	Underlay   []Underlay `json:"underlay"`
+	Peers      []Peer     `json:"peers"`
+	Entries    int        `json:"entries"`
+	Reasons    []Reason   `json:"reasons"`
+	Problems   []Problem  `json:"problems"`
+}
+
+// Mode is how strict a node is: GET, PUT and DELETE /v1/mode.
+type Mode struct {
+	Mode       string `json:"mode"`       // in force; PUT needs only this
+	Source     string `json:"source"`     // ModeConfigured or ModeCommanded
+	Configured string `json:"configured"` // what the configuration says
+}
+
+// Who chose a mode.
+const (
+	ModeConfigured = "configuration"
+	ModeCommanded  = "command"
+)
+
+// Leave is how far a node is on its way out of the cluster: GET, POST and DELETE /v1/leave.
+type Leave struct {
+	Stage   string   `json:"stage"`   // "" while it stays
+	Waiting []string `json:"waiting"` // nodes that the stage waits for
+	Late    []string `json:"late"`    // nodes that it did not wait for any longer
+}
+
+// The stages.
+const (
+	LeaveAnnounced = "announced" // the record says that the node leaves; it encrypts on until the peers accept clear packets
+	LeaveWithdrawn = "withdrawn" // the record is gone; it decrypts on until the peers have let go
+	LeaveDone      = "done"      // nothing comes through the tunnel any more
+)
+
+// LeaveRequest is the body of POST /v1/leave.
+type LeaveRequest struct {
+	PatienceSeconds float64 `json:"patience_seconds"` // for each stage
 }
 
 // Device is the WireGuard device as it is now.
@@ -69,6 +103,17 @@ type Peer struct {
 	ReceivedBytes uint64     `json:"received_bytes"`
 	SentBytes     uint64     `json:"sent_bytes"`
 	Installed     bool       `json:"installed"` // the WireGuard device has the peer
+	// State: "configured" until it has answered through the tunnel, then "confirmed"; "stale" and
+	// "down" while it answers no more.
+	State      string    `json:"state"`
+	Since      time.Time `json:"since"`      // of the state
+	Encrypting bool      `json:"encrypting"` // packets to it are encrypted
+	Enforcing  bool      `json:"enforcing"`  // strict mode: clear packets from it are dropped
+	Mode       string    `json:"mode"`       // that the peer is in, "" before it has said so
+	RTT        float64   `json:"rtt_ms"`     // smoothed, 0: not measured
+	Loss       float64   `json:"loss"`       // share of its last probes, 0 to 1
+	MTU        int       `json:"mtu"`        // largest packet that the tunnel carries whole to it, bytes
+	PathMTU    int       `json:"path_mtu"`   // of the underlay between the two, bytes; 0: not measured
 }
 
 // Node is a record as discovery brought it, with what became of it: GET /v1/nodes.
@@ -82,8 +127,8 @@ type Node struct {
 	Issued       time.Time      `json:"issued"`
 	Capabilities []string       `json:"capabilities"`
 	Version      string         `json:"version"`
-	State        string         `json:"state"`   // "peer", "self", "refused"
-	Problem      string         `json:"problem"` // why it is refused, else ""
+	State        string         `json:"state"`   // "peer", "self", "refused", "held"
+	Problem      string         `json:"problem"` // why it is refused or held, else ""
 }
 
 // Key is one public key of a node.

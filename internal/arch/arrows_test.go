@@ -18,7 +18,7 @@ type layer struct {
 }
 
 // pure are the packages without I/O, clock or goroutine, highest first: each may import those after it.
-var pure = []string{"internal/datapath/model", "internal/plan", "internal/ipcache", "internal/identity", "internal/cluster"}
+var pure = []string{"internal/datapath/model", "internal/plan", "internal/probe", "internal/ipcache", "internal/identity", "internal/cluster"}
 
 // drivers touch the outside world, one part of it each, and never each other.
 var drivers = []string{"internal/discovery", "internal/wireguard", "internal/netdev", "internal/datapath", "internal/metrics"}
@@ -52,10 +52,11 @@ var layers = []layer{
 	{dir: "internal/yamldoc", foreign: []string{"github.com/goccy/go-yaml"}},
 	{dir: "internal/api", warren: []string{"internal/cluster"}},
 
+	{dir: "internal/probe", warren: []string{"internal/cluster"}},
 	{dir: "internal/datapath/model", warren: pure[1:]},
 	{dir: "internal/plan", warren: pure[2:]},
-	{dir: "internal/ipcache", warren: pure[3:]},
-	{dir: "internal/identity", warren: pure[4:]},
+	{dir: "internal/ipcache", warren: pure[4:]},
+	{dir: "internal/identity", warren: pure[5:]},
 	{dir: "internal/cluster"},
 
 	{dir: "internal/arch"},

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +81,7 @@ programs and their maps as they must be, and mend what others change.
 Ending the agent, also by kill -9, leaves all of that in place: packets go on being encrypted, and the
 next agent adopts what is there. 'warren cleanup' removes it.
 
-Every key of the configuration file has a flag, which wins over the file.`,
+Every key of the configuration file has a flag, which wins over the file. SIGHUP reads the file anew.`,
 		Example: `  warren agent --print-config > /etc/warren/warren.yaml
   warren agent --config /etc/warren/warren.yaml
   warren agent --node n1 --addresses 192.0.2.1 --prefixes 10.42.1.0/24 --dir-path /srv/warren`,
@@ -97,8 +99,14 @@ Every key of the configuration file has a flag, which wins over the file.`,
 			if err != nil {
 				return fmt.Errorf("find the path of this program: %w", err)
 			}
-			log := newLogger(cmd.ErrOrStderr(), c)
-			return agent.Run(cmd.Context(), agent.Options{Config: c, Version: version, Executable: executable, Log: log})
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			log, level := newLogger(cmd.ErrOrStderr(), c)
+			return agent.Run(cmd.Context(), agent.Options{
+				Config: c, Version: version, Executable: executable, Log: log, LogLevel: level,
+				Hangup: hangup, Reload: func() (config.Config, error) { return s.load(cmd) },
+			})
 		},
 	}
 	s.addFlags(cmd)
@@ -106,12 +114,15 @@ Every key of the configuration file has a flag, which wins over the file.`,
 	return cmd
 }
 
-func newLogger(w io.Writer, c config.Config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
+// newLogger returns the log, and its level, which may change.
+func newLogger(w io.Writer, c config.Config) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(c.LogLevel.Level())
+	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(w, options)), level
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(slog.NewTextHandler(w, options)), level
 }
 
 func newCleanup() *cobra.Command {
@@ -121,8 +132,8 @@ func newCleanup() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that Warren put on this node",
 		Long: `Detach the programs, remove pins and maps, the WireGuard device, the tunnel process, the files in the
-run directory and this node's record. From then on this node's packets are in clear. The private key
-stays, so that the node is the same when the agent comes back; --purge removes it, too.
+run directory and this node's record. From then on this node's packets are in clear. The state directory
+with the private key stays, so that the node is the same when the agent comes back; --purge empties it.
 
 It works without an agent, after a kill -9, and a second time. It refuses while an agent is running.`,
 		Args: usage(cobra.NoArgs),
@@ -131,11 +142,11 @@ It works without an agent, after a kill -9, and a second time. It refuses while 
 			if err != nil {
 				return err
 			}
-			log := newLogger(cmd.ErrOrStderr(), c)
+			log, _ := newLogger(cmd.ErrOrStderr(), c)
 			return agent.Cleanup(cmd.Context(), agent.CleanupOptions{Config: c, Purge: purge, Log: log})
 		},
 	}
 	s.addFlags(cmd, "node", "cluster", "device", "dir.path", "state-dir", "run-dir", "bpf-dir", "log-level", "log-format")
-	cmd.Flags().BoolVar(&purge, "purge", false, "remove the private key as well")
+	cmd.Flags().BoolVar(&purge, "purge", false, "remove the private key, the snapshot and the mode that was set as well")
 	return cmd
 }

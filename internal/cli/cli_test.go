@@ -120,15 +120,16 @@ func exampleStatus() api.Status {
 	handshake := now.Add(-42 * time.Second)
 	return api.Status{
 		Version: "v0.1.0", Node: "n1", Cluster: "default", PID: 4711, Started: now.Add(-time.Hour), NotReady: []string{"underlay: no device"},
-		Mode: "permissive", Ingress: "underlay", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+		Mode: "permissive", ModeSource: api.ModeCommanded, Ingress: "underlay", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
 		Addresses: []string{"10.0.0.1"}, Prefixes: []string{"10.42.1.0/24"},
 		Device:   api.Device{Name: "warren0", Engine: "kernel", Index: 7, MTU: 1440, Port: 51880, Mark: "0x10/0x10"},
 		Underlay: []api.Underlay{{Name: "eth0", Index: 2, MTU: 1500, Attach: "tcx", Primary: true}, {Name: "eth1", Index: 3, MTU: 1500}},
 		Entries:  5,
 		Peers: []api.Peer{
 			{Node: "n2", PublicKey: "CsVcixrwjfmpb3VsGOyTI+QAuLIJ3sYU8oYXvvbwGkw=", Endpoint: "10.0.0.2:51880", Installed: true,
-				AllowedIPs: []string{"10.0.0.2/32", "10.42.2.0/24"}, LastHandshake: &handshake, ReceivedBytes: 1536, SentBytes: 3 << 30},
-			{Node: "n3", PublicKey: "tPV6t7WzIb/vhnP/9WACoBcwPCJFnbGt6RhzT8fsK1U=", Endpoint: "10.0.0.3:51880"},
+				AllowedIPs: []string{"10.0.0.2/32", "10.42.2.0/24"}, LastHandshake: &handshake, ReceivedBytes: 1536, SentBytes: 3 << 30,
+				State: "confirmed", Since: now.Add(-time.Minute), Encrypting: true, Mode: "strict", RTT: 0.42, Loss: 0.25, MTU: 1328, PathMTU: 1388},
+			{Node: "n3", PublicKey: "tPV6t7WzIb/vhnP/9WACoBcwPCJFnbGt6RhzT8fsK1U=", Endpoint: "10.0.0.3:51880", State: "configured", Since: now, MTU: 1440},
 		},
 		Reasons:  []api.Reason{{Program: "to_netdev", Reason: "redirected", Packets: 9, Bytes: 900, Description: "to a peer"}, {Program: "to_netdev", Reason: "no_pair"}},
 		Problems: []api.Problem{{Where: "node default/n4", Message: "record refused", Remedy: "correct it", Since: now}},

@@ -24,6 +24,29 @@ func newNodes() *cobra.Command {
 		},
 	}
 	q.addFlags(cmd)
+	cmd.AddCommand(newForget())
+	return cmd
+}
+
+func newForget() *cobra.Command {
+	var q query
+	cmd := &cobra.Command{
+		Use:   "forget",
+		Short: "Let go of the nodes whose records vanished together",
+		Long: `When many records vanish at once, their nodes stay peers for a while (hold.wait in the
+configuration), since that looks like an accident. This says that those machines are really gone.`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			gone, err := q.client().Forget(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return q.output.print(cmd.OutOrStdout(), gone, func(w io.Writer) {
+				fmt.Fprintln(w, listOr(gone, "no node is held back"))
+			})
+		},
+	}
+	q.addFlags(cmd)
 	return cmd
 }
 

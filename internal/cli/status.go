@@ -42,7 +42,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 	table(w,
 		[]string{"node", s.Node + " (cluster " + s.Cluster + ")"},
 		[]string{"ready", readiness(s)},
-		[]string{"mode", s.Mode + ", ingress " + s.Ingress},
+		[]string{"mode", modeAndSource(s) + ", ingress " + s.Ingress},
 		[]string{"key", s.PublicKey},
 		[]string{"addresses", listOr(s.Addresses, "none yet")},
 		[]string{"prefixes", listOr(s.Prefixes, "none")},
@@ -54,6 +54,13 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 	printProblems(w, s.Problems)
 	printPeers(w, s.Peers, now)
 	printReasons(w, s.Reasons)
+}
+
+func modeAndSource(s api.Status) string {
+	if s.ModeSource == api.ModeCommanded {
+		return s.Mode + " (by warren mode set)"
+	}
+	return s.Mode
 }
 
 func readiness(s api.Status) string {
@@ -96,10 +103,10 @@ func printProblems(w io.Writer, problems []api.Problem) {
 }
 
 func printPeers(w io.Writer, peers []api.Peer, now time.Time) {
-	rows := [][]string{{"PEER", "ENDPOINT", "KEY", "HANDSHAKE", "RECEIVED", "SENT", "ALLOWED IPS"}}
+	rows := [][]string{{"PEER", "STATE", "ENDPOINT", "KEY", "RTT", "MTU", "HANDSHAKE", "RECEIVED", "SENT", "ALLOWED IPS"}}
 	for _, p := range peers {
 		rows = append(rows, []string{
-			p.Node, p.Endpoint, p.PublicKey[:min(8, len(p.PublicKey))] + "…", handshake(p, now),
+			p.Node, peerState(p), p.Endpoint, p.PublicKey[:min(8, len(p.PublicKey))] + "…", roundTrip(p), peerMTU(p), handshake(p, now),
 			byteCount(p.ReceivedBytes), byteCount(p.SentBytes), abbreviate(p.AllowedIPs, 4),
 		})
 	}
@@ -109,6 +116,35 @@ func printPeers(w io.Writer, peers []api.Peer, now time.Time) {
 		return
 	}
 	table(w, rows...)
+}
+
+// peerState is the state, and what is not as it should be.
+func peerState(p api.Peer) string {
+	switch {
+	case !p.Encrypting:
+		return p.State + ", IN CLEAR"
+	case p.Mode != "" && p.Mode != "permissive":
+		return p.State + ", " + p.Mode
+	}
+	return p.State
+}
+
+func roundTrip(p api.Peer) string {
+	if p.RTT == 0 {
+		return "-"
+	}
+	if p.Loss > 0 {
+		return fmt.Sprintf("%.2f ms, %.0f %% lost", p.RTT, 100*p.Loss)
+	}
+	return fmt.Sprintf("%.2f ms", p.RTT)
+}
+
+// peerMTU is the largest packet in the tunnel, and what the path between the two carries.
+func peerMTU(p api.Peer) string {
+	if p.PathMTU == 0 {
+		return strconv.Itoa(p.MTU)
+	}
+	return fmt.Sprintf("%d (path %d)", p.MTU, p.PathMTU)
 }
 
 func handshake(p api.Peer, now time.Time) string {

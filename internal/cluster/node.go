@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,10 @@ func (id NodeID) Compare(other NodeID) int {
 
 // MarshalText implements encoding.TextMarshaler.
 func (id NodeID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// CapabilityLeaving in a record says that the node is about to leave: it sends in clear as soon as its
+// peers accept that, and its record will go.
+const CapabilityLeaving = "leaving"
 
 // Key is one public key of a node.
 type Key struct {
@@ -75,6 +80,9 @@ func (n Node) CurrentKey() (key Key, ok bool) {
 	}
 	return key, ok
 }
+
+// Leaving reports whether the node is about to leave.
+func (n Node) Leaving() bool { return slices.Contains(n.Capabilities, CapabilityLeaving) }
 
 // Validate reports every problem of the record at once. Each names the field and the remedy.
 func (n Node) Validate() error {

@@ -24,13 +24,17 @@ type Config struct {
 	Prefixes       []netip.Prefix `yaml:"prefixes" json:"prefixes"`
 	Discovery      Discovery      `yaml:"discovery" json:"discovery"`
 	Dir            Dir            `yaml:"dir" json:"dir"`
+	Hold           Hold           `yaml:"hold" json:"hold"`
+	KeyChange      KeyChange      `yaml:"key-change" json:"key-change"`
 	Mode           Mode           `yaml:"mode" json:"mode"`
+	Exempt         []Exemption    `yaml:"exempt" json:"exempt"`
 	Ingress        Ingress        `yaml:"ingress" json:"ingress"`
 	Engine         Engine         `yaml:"engine" json:"engine"`
 	Device         string         `yaml:"device" json:"device"`
 	Port           uint16         `yaml:"port" json:"port"`
 	Mark           Mark           `yaml:"mark" json:"mark"`
 	MTU            int            `yaml:"mtu" json:"mtu"`
+	Oversize       Oversize       `yaml:"oversize" json:"oversize"`
 	Underlay       []string       `yaml:"underlay" json:"underlay"`
 	StateDir       string         `yaml:"state-dir" json:"state-dir"`
 	RunDir         string         `yaml:"run-dir" json:"run-dir"`
@@ -53,6 +57,12 @@ type Dir struct {
 	Rescan Duration `yaml:"rescan" json:"rescan"`
 }
 
+// Hold keeps nodes whose records vanish all at once.
+type Hold struct {
+	Share int      `yaml:"share" json:"share"` // percent
+	Wait  Duration `yaml:"wait" json:"wait"`
+}
+
 // IPCache bounds the maps of addresses in the kernel.
 type IPCache struct {
 	MaxAddresses uint32 `yaml:"max-addresses" json:"max-addresses"`
@@ -67,12 +77,16 @@ func Default() Config {
 		Prefixes:       []netip.Prefix{},
 		Discovery:      DiscoveryDir,
 		Dir:            Dir{Path: "/etc/warren/nodes", Rescan: Duration{10 * time.Second}},
+		Hold:           Hold{Share: 50, Wait: Duration{time.Hour}},
+		KeyChange:      KeyChangeHold,
 		Mode:           ModePermissive,
+		Exempt:         []Exemption{},
 		Ingress:        IngressUnderlay,
 		Engine:         EngineAuto,
 		Device:         "warren0",
 		Port:           cluster.DefaultPort,
 		Mark:           Mark{Value: 0x10, Mask: 0x10},
+		Oversize:       OversizeAuto,
 		Underlay:       []string{},
 		StateDir:       "/var/lib/warren",
 		RunDir:         "/run/warren",

@@ -378,3 +378,34 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestReload(t *testing.T) {
+	with := func(change func(*Config)) Config {
+		c := Default()
+		change(&c)
+		return c
+	}
+	tests := []struct {
+		name        string
+		next, want  Config
+		wantedFixed []string
+	}{
+		{"nothing changed", Default(), Default(), nil},
+		{"what can change while the agent runs", with(func(c *Config) { c.Mode, c.MTU = ModeStrict, 1300 }),
+			with(func(c *Config) { c.Mode, c.MTU = ModeStrict, 1300 }), nil},
+		{"what cannot, with what can", with(func(c *Config) { c.Mode, c.Port, c.Device, c.Mark = ModeStrict, 1, "wg7", Mark{1, 1} }),
+			with(func(c *Config) { c.Mode = ModeStrict }), []string{"device", "port", "mark"}},
+		{"a duration that cannot", with(func(c *Config) { c.Resync.Duration = time.Second }), Default(), []string{"resync"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, fixed := Default().Reload(test.next)
+			if diff := cmp.Diff(test.want, got, sameConfig); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(test.wantedFixed, fixed); diff != "" {
+				t.Errorf("fixed (-want +got)\n%s", diff)
+			}
+		})
+	}
+}

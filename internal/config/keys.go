@@ -2,11 +2,30 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 
 	"warren/internal/yamldoc"
 )
+
+// Reload returns next with those values of c that only a start of the agent can change, and the keys of
+// those that next would have changed.
+func (c Config) Reload(next Config) (reloaded Config, fixed []string) {
+	before, after := yamldoc.Leaves(&c), yamldoc.Leaves(&next)
+	reloaded = next
+	for i, r := range rules {
+		old := yamldoc.Text(before[i].Value)
+		if !r.fixed || old == yamldoc.Text(after[i].Value) {
+			continue
+		}
+		fixed = append(fixed, r.key)
+		if err := yamldoc.SetText(&reloaded, r.key, old); err != nil {
+			panic(fmt.Sprintf("write %s as %q and read it again: %v", r.key, old, err)) // a value of c is valid
+		}
+	}
+	return reloaded, fixed
+}
 
 // Key describes one value that can be configured.
 type Key struct {
@@ -63,6 +82,7 @@ func (c Config) blame(key string, err error) error {
 type rule struct {
 	key   string
 	help  string
+	fixed bool                       // read when the agent starts, and not again
 	words []string                   // the only values, nil for any
 	check func(c Config, say report) // nil when any value of the type will do
 }
@@ -73,57 +93,67 @@ type report func(part string, err error)
 
 // rules has one row for each key, in the order of Config.
 var rules = []rule{
-	{key: "cluster", check: checkCluster,
+	{key: "cluster", fixed: true, check: checkCluster,
 		help: "Name of the cluster. Nodes of other clusters are never peers."},
-	{key: "node", check: checkNode,
+	{key: "node", fixed: true, check: checkNode,
 		help: "Name of this node, unique in the cluster. Empty: the host's name, lower-cased, up to the first dot."},
 	{key: "addresses", check: checkAddresses,
 		help: "Addresses of this node on its underlay devices; the first of each family is the tunnel endpoint. Empty: found by the agent."},
 	{key: "prefixes", check: checkPrefixes,
 		help: "What lives behind this node: its pod CIDRs, or addresses of single pods."},
-	{key: "discovery", words: words(DiscoveryDir),
+	{key: "discovery", fixed: true, words: words(DiscoveryDir),
 		help: "How nodes find each other. dir: one YAML record per node in a folder."},
-	{key: "dir.path", check: absolute(func(c Config) string { return c.Dir.Path }),
+	{key: "dir.path", fixed: true, check: absolute(func(c Config) string { return c.Dir.Path }),
 		help: "Folder of the records. This node writes its own there."},
-	{key: "dir.rescan", check: between(minRescan, maxRescan, func(c Config) Duration { return c.Dir.Rescan }),
+	{key: "dir.rescan", fixed: true, check: between(minRescan, maxRescan, func(c Config) Duration { return c.Dir.Rescan }),
 		help: "How often the folder is read even when the file system reports no change (NFS)."},
+	{key: "hold.share", fixed: true, check: checkHoldShare,
+		help: "When two records or more, and this share of all in percent, vanish within two seconds, their nodes stay peers for hold.wait, and status says so. 0: never."},
+	{key: "hold.wait", fixed: true, check: between(minHoldWait, maxHoldWait, func(c Config) Duration { return c.Hold.Wait }),
+		help: "How long such nodes stay peers, unless their records come back or `warren nodes forget` says that they are gone."},
+	{key: "key-change", fixed: true, words: words(KeyChangeHold, KeyChangeAccept),
+		help: "A known node has another key, which its old key did not announce. hold: the new key counts when it answers and the old one does not, as after a lost disk. accept: it counts at once."},
 	{key: "mode", words: words(ModeObserve, ModePermissive, ModeStrict),
 		help: "observe: only count. permissive: encrypt towards known peers, the rest passes in clear and is counted. strict: drop what cannot be encrypted."},
+	{key: "exempt", check: checkExempt,
+		help: "What stays in clear in every mode, one a line: 192.0.2.7/32 tcp/179 is all TCP from or to that address with port 179 at either end; protocol and port are optional."},
 	{key: "ingress", words: words(IngressUnderlay, IngressDevice),
 		help: "Where the kernel meets decrypted packets. underlay: on the device they would have come in by, so that firewall rules keep their meaning. device: on the WireGuard device."},
-	{key: "engine", words: words(EngineAuto, EngineKernel, EngineUserspace),
+	{key: "engine", fixed: true, words: words(EngineAuto, EngineKernel, EngineUserspace),
 		help: "Who encrypts. auto: the kernel's WireGuard where there is one, otherwise the process `warren tunnel`."},
-	{key: "device", check: checkDevice,
+	{key: "device", fixed: true, check: checkDevice,
 		help: "Name of the WireGuard device."},
-	{key: "port", check: checkPort,
+	{key: "port", fixed: true, check: checkPort,
 		help: "UDP port of the WireGuard device, on every address of the node."},
-	{key: "mark", check: checkMark,
+	{key: "mark", fixed: true, check: checkMark,
 		help: "Packet mark of what is encrypted, value/mask. Choose bits that nothing else on the node uses."},
 	{key: "mtu", check: checkMTU,
-		help: "MTU of the WireGuard device in bytes. 0: from the underlay."},
+		help: "MTU of the WireGuard device in bytes, and largest packet for every peer. 0: from the underlay, and for each peer from its path."},
+	{key: "oversize", words: words(OversizeAuto, OversizeFragment, OversizeICMP),
+		help: "Packets that the tunnel cannot carry whole. auto: sent in fragments, and a pod whose packet must not be fragmented is told a size that fits (ICMP). fragment: nobody is told. icmp: such a pod is told, and its packet is not sent. The host's own packets are always sent in fragments."},
 	{key: "underlay", check: checkUnderlay,
 		help: "Names of the devices that lead to other nodes, as shell patterns (eth*). Empty: the devices that carry the node's addresses."},
-	{key: "state-dir", check: absolute(func(c Config) string { return c.StateDir }),
+	{key: "state-dir", fixed: true, check: absolute(func(c Config) string { return c.StateDir }),
 		help: "Folder for what must survive a reboot: the private key and the last known state."},
-	{key: "run-dir", check: checkRunDir,
+	{key: "run-dir", fixed: true, check: checkRunDir,
 		help: "Folder for what need not survive a reboot: the agent's socket."},
-	{key: "bpf-dir", check: absolute(func(c Config) string { return c.BPFDir }),
+	{key: "bpf-dir", fixed: true, check: absolute(func(c Config) string { return c.BPFDir }),
 		help: "Folder on a BPF file system, for the programs and maps that outlive the agent."},
-	{key: "metrics-address", check: checkMetricsAddress,
+	{key: "metrics-address", fixed: true, check: checkMetricsAddress,
 		help: "host:port for Prometheus metrics and health over HTTP. Empty: none."},
 	{key: "log-level", words: words(LogDebug, LogInfo, LogWarn, LogError),
 		help: "Least level that is logged."},
-	{key: "log-format", words: words(LogText, LogJSON),
+	{key: "log-format", fixed: true, words: words(LogText, LogJSON),
 		help: "Form of the log lines."},
-	{key: "resync", check: between(minResync, maxResync, func(c Config) Duration { return c.Resync }),
+	{key: "resync", fixed: true, check: between(minResync, maxResync, func(c Config) Duration { return c.Resync }),
 		help: "How often the kernel's state is read and repaired, also when nothing changed."},
-	{key: "ipcache.max-addresses", check: sized(maxAddresses, func(c Config) uint32 { return c.IPCache.MaxAddresses }),
+	{key: "ipcache.max-addresses", fixed: true, check: sized(maxAddresses, func(c Config) uint32 { return c.IPCache.MaxAddresses }),
 		help: "Most single addresses that the kernel's map holds. A change takes effect when the agent starts, and keeps what is there."},
-	{key: "ipcache.max-prefixes", check: sized(maxPrefixes, func(c Config) uint32 { return c.IPCache.MaxPrefixes }),
+	{key: "ipcache.max-prefixes", fixed: true, check: sized(maxPrefixes, func(c Config) uint32 { return c.IPCache.MaxPrefixes }),
 		help: "Most prefixes that the kernel's map holds. A change takes effect when the agent starts, and keeps what is there."},
 	{key: "facts", check: checkFacts,
 		help: "What is known of addresses besides the records, one prefix a line: 192.0.2.0/24 label=site:b owner=default/n2 endpoint=10.0.0.2 key=1, all but the prefix optional; encrypt=no instead of the endpoint for what must stay in clear."},
-	{key: "attach", words: words(AttachAuto, AttachTCX, AttachClsact),
+	{key: "attach", fixed: true, words: words(AttachAuto, AttachTCX, AttachClsact),
 		help: "How programs are attached, for tests. auto: TCX on Linux 6.6 and later, otherwise clsact."},
 }
 

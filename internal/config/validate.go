@@ -22,6 +22,8 @@ const (
 
 	minMTU, maxMTU = 1280, 65535 // IPv6 needs 1280 (RFC 8200 §5)
 
+	minHoldWait, maxHoldWait = time.Second, 30 * 24 * time.Hour
+
 	minEntries   = 16
 	maxAddresses = 1 << 22
 	maxPrefixes  = 1 << 20
@@ -156,6 +158,12 @@ func checkMark(c Config, say report) {
 func checkMTU(c Config, say report) {
 	if c.MTU != 0 && (c.MTU < minMTU || c.MTU > maxMTU) {
 		say("", fmt.Errorf("%d is out of range; write 0 for the underlay's, or %d to %d", c.MTU, minMTU, maxMTU))
+	}
+}
+
+func checkHoldShare(c Config, say report) {
+	if c.Hold.Share < 0 || c.Hold.Share > 100 {
+		say("", fmt.Errorf("%d is not a share; write 1 to 100 percent, or 0 for never", c.Hold.Share))
 	}
 }
 

@@ -18,6 +18,15 @@ const (
 	ModeStrict     Mode = "strict"     // drop what cannot be encrypted
 )
 
+// KeyChange is what becomes of a known node whose key changes without the old key having announced it.
+type KeyChange string
+
+// The choices of KeyChange.
+const (
+	KeyChangeHold   KeyChange = "hold"   // the old key counts until the new one answers and the old one does not
+	KeyChangeAccept KeyChange = "accept" // the record counts
+)
+
 // Discovery is the engine that carries the records of the nodes.
 type Discovery string
 
@@ -31,6 +40,16 @@ type Ingress string
 const (
 	IngressUnderlay Ingress = "underlay" // as if they had come in clear
 	IngressDevice   Ingress = "device"   // the WireGuard device
+)
+
+// Oversize is what happens to packets that the tunnel cannot carry whole.
+type Oversize string
+
+// The choices of Oversize.
+const (
+	OversizeAuto     Oversize = "auto"     // sent in fragments, and pods are told to send less
+	OversizeFragment Oversize = "fragment" // sent in fragments, nobody is told
+	OversizeICMP     Oversize = "icmp"     // pods are told, and their packet is not sent
 )
 
 // Engine is who encrypts.

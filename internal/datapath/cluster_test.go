@@ -18,6 +18,8 @@ import (
 //	n4  no pair       10.0.0.4
 //	n5  key 2         10.0.0.5           behind it 10.244.2.64/28, inside the prefix of n2; by device 7
 //	n6  key 1         10.0.0.6           by device 5, which is L3
+//	n7  key 1         10.0.0.7           behind it 10.244.7.0/24 fd00:244:7::/64, with a tunnel for 1400 bytes
+//	groups of n2      239.1.0.0/16 ff05::/16
 func testEntries() []PrefixEntry {
 	const node, local = cluster.FlagNode, cluster.FlagLocal
 	entry := func(prefix string, e plan.Entry) PrefixEntry {
@@ -25,6 +27,10 @@ func testEntries() []PrefixEntry {
 	}
 	peer := func(endpoint string, key cluster.KeyID, flags cluster.Flags, underlay uint32) plan.Entry {
 		return plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr(endpoint), Key: key, HasPair: true, Flags: flags, Underlay: underlay}
+	}
+	narrow := func(e plan.Entry) plan.Entry {
+		e.MTU = 1400
+		return e
 	}
 	return []PrefixEntry{
 		entry("10.0.0.1/32", plan.Entry{Identity: 1, Flags: node | local}),
@@ -43,6 +49,11 @@ func testEntries() []PrefixEntry {
 		entry("10.0.0.5/32", peer("10.0.0.5", 2, node, 7)),
 		entry("10.244.2.64/28", peer("10.0.0.5", 2, 0, 7)),
 		entry("10.0.0.6/32", peer("10.0.0.6", 1, node, 5)),
+		entry("10.0.0.7/32", narrow(peer("10.0.0.7", 1, node, 0))),
+		entry("10.244.7.0/24", narrow(peer("10.0.0.7", 1, 0, 0))),
+		entry("fd00:244:7::/64", narrow(peer("10.0.0.7", 1, 0, 0))),
+		entry("239.1.0.0/16", peer("10.0.0.2", 1, 0, 0)),
+		entry("ff05::/16", peer("10.0.0.2", 1, 0, 0)),
 	}
 }
 
@@ -91,9 +102,19 @@ func openCluster(t testing.TB) *Datapath {
 	return d
 }
 
-// runModel is the model's Run; datagrams are those whose first fragment was seen.
-func runModel(program model.Program, in Input, config model.Config, datagrams map[model.Datagram]bool) model.Result {
-	meta := model.Meta{Mark: in.Mark, L3: in.L3, Datagrams: datagrams}
+// memory is what the model knows of packets that came earlier; the zero value learns nothing.
+type memory struct {
+	datagrams map[model.Datagram]bool
+	told      map[model.Pair]bool
+}
+
+func newMemory() memory {
+	return memory{map[model.Datagram]bool{}, map[model.Pair]bool{}}
+}
+
+// runModel is the model's Run.
+func runModel(program model.Program, in Input, config model.Config, known memory) model.Result {
+	meta := model.Meta{Mark: in.Mark, L3: in.L3, Ifindex: loopback, Datagrams: known.datagrams, Told: known.told}
 	lookup := lookupIn(testEntries())
 	switch program {
 	case model.ProgramToNetdev:

@@ -136,6 +136,9 @@ func validate(config model.Config) error {
 	if config.Mode > model.Strict {
 		problem("unknown %v", config.Mode)
 	}
+	if config.Oversize > model.OversizeICMP {
+		problem("unknown %v", config.Oversize)
+	}
 	if config.Ingress > model.IngressDevice {
 		problem("unknown %v", config.Ingress)
 	}

@@ -322,6 +322,7 @@ func TestConfigureRefuses(t *testing.T) {
 		{"mark outside the mask", func(c *model.Config) { c.Mark = 0x30 }, "mark 0x30/0x10"},
 		{"no port", func(c *model.Config) { c.Port = 0 }, "port"},
 		{"unknown mode", func(c *model.Config) { c.Mode = 3 }, "mode(3)"},
+		{"unknown oversize", func(c *model.Config) { c.Oversize = 3 }, "oversize(3)"},
 		{"unknown ingress", func(c *model.Config) { c.Ingress = 2 }, "ingress(2)"},
 	}
 	for _, test := range tests {

@@ -44,11 +44,12 @@ type ipv4 struct {
 	fragment uint16 // flags and offset in units of 8 bytes
 	id       uint16
 	options  []byte // multiple of 4
+	service  uint8  // type of service
 }
 
 func (h ipv4) wrap(payload []byte) []byte {
 	headerLen := 20 + len(h.options)
-	header := []byte{0x40 | byte(headerLen/4), 0}
+	header := []byte{0x40 | byte(headerLen/4), h.service}
 	header = slices.Concat(header, u16(uint16(headerLen+len(payload))), u16(h.id), u16(h.fragment),
 		[]byte{64, h.protocol, 0, 0}, addressBytes(h.src), addressBytes(h.dst), h.options)
 	binary.BigEndian.PutUint16(header[10:], checksum(header))

@@ -12,7 +12,7 @@ import (
 
 // LayoutVersion is the version of everything that outlives the agent in the kernel: the structs of
 // bpf/maps.h and the numbers of bpf/reason.h. It is part of the path of the pinned maps.
-const LayoutVersion = 1
+const LayoutVersion = 2
 
 // address is struct address: an IPv6 address, or an IPv4 address as ::ffff:a.b.c.d.
 type address [16]byte
@@ -79,7 +79,7 @@ type entryValue struct {
 	Endpoint address
 	Key      uint8
 	Flags    uint8
-	Pad      [2]uint8
+	MTU      uint16
 	// Check is 0 in the map of prefixes.
 	Check uint32
 }
@@ -92,23 +92,24 @@ type exactValue struct {
 }
 
 func exactValueOf(addr address, value entryValue) exactValue {
-	value.Check = entryCheck(addr, value.Key, value.Flags)
+	value.Check = entryCheck(addr, value)
 	return exactValue{Entry: value}
 }
 
 // entryCheck is entry_check() of bpf/maps.h.
-func entryCheck(addr address, key, flags uint8) (sum uint32) {
+func entryCheck(addr address, value entryValue) (sum uint32) {
 	const factor = 0x9e3779b1
 	for word := range slices.Chunk(addr[:], 4) {
 		sum = sum*factor + binary.NativeEndian.Uint32(word)
 	}
-	return sum*factor + (uint32(flags)<<8 | uint32(key))
+	return sum*factor + (uint32(value.MTU)<<16 | uint32(value.Flags)<<8 | uint32(value.Key))
 }
 
 func entryValueOf(entry plan.Entry) entryValue {
 	value := entryValue{
 		Identity: entry.Identity,
 		Underlay: entry.Underlay,
+		MTU:      entry.MTU,
 		Flags:    uint8(entry.Flags) & entryFlags,
 	}
 	if entry.HasPair {
@@ -122,6 +123,7 @@ func (v entryValue) entry() plan.Entry {
 	return plan.Entry{
 		Identity: v.Identity,
 		Underlay: v.Underlay,
+		MTU:      v.MTU,
 		Endpoint: v.Endpoint.addr(),
 		Key:      cluster.KeyID(v.Key),
 		Flags:    cluster.Flags(v.Flags & entryFlags),
@@ -148,6 +150,19 @@ type peerReason struct {
 	Program  uint8
 	Reason   uint8
 	Pad      [6]uint8
+}
+
+// pair is struct pair.
+type pair struct {
+	Src address
+	Dst address
+}
+
+// pathFragment is struct path_fragment.
+type pathFragment struct {
+	At   uint64
+	Size uint32
+	Pad  uint32
 }
 
 // datagram is struct datagram.

@@ -62,6 +62,7 @@ func (v variant) variables(config model.Config, report bool) map[string]any {
 		"tunnel_ifindex":   config.TunnelIfindex,
 		"primary_underlay": config.PrimaryUnderlay,
 		"inner_mtu":        config.InnerMTU,
+		"oversize":         uint8(config.Oversize),
 		"report_verdict":   reportByte,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"warren/internal/datapath/model"
@@ -57,6 +58,9 @@ var (
 	encrypted6 = ipv6{src: "fd00::1", dst: "fd00::2", next: protoUDP}.wrap(udp(51880, 51880, transportMessage))
 	arp        = ethernet(typeARP, make([]byte, 28))
 )
+
+// probing is what Warren sends through the tunnel to measure.
+var probing = ipv6{src: "fe80:7761:7272:656e::5", dst: "fe80:7761:7272:656e:ffff:ffff:ffff:ffff", next: protoUDP}.wrap(udp(1, 2, "are you there?"))
 
 // fragments of a WireGuard datagram, and of another one with the same addresses.
 var (
@@ -359,6 +363,8 @@ func tunnelSituations() []situation {
 	byEth1 := ipv4{src: "10.244.2.65", dst: "10.0.0.1", protocol: protoTCP}.wrap(tcp(1, 2))
 	byL3 := ipv4{src: "10.0.0.6", dst: "10.0.0.1", protocol: protoTCP}.wrap(tcp(1, 2))
 	unknown := ipv4{src: "192.0.2.1", dst: "10.0.0.1", protocol: protoTCP}.wrap(tcp(1, 2))
+	fromProbe := ipv6{src: "fe80:7761:7272:656e::5", dst: "fe80::6", next: protoUDP}.wrap(udp(1, 2, "who"))
+	toProbe := ipv6{src: "fe80::5", dst: "fe80:7761:7272:656e::6", next: protoUDP}.wrap(udp(1, 2, "who"))
 	return []situation{
 		arrives("decrypted", reply, 0, handBack(handedBack(0x22, typeIPv4, reply), 0x10, 2)),
 		arrives("decrypted, IPv6", reply6, 0, handBack(handedBack(0x22, typeIPv6, reply6), 0x10, 2)),
@@ -372,6 +378,11 @@ func tunnelSituations() []situation {
 		stays("no underlay", reply, model.ReasonNoUnderlay).when(withoutPrimary),
 		stays("the primary underlay is gone", reply, model.ReasonNoUnderlay).when(func(c *model.Config) { c.PrimaryUnderlay = 3 }),
 		stays("ingress by the device", reply, model.ReasonLeftOnDevice).when(ingressDevice),
+		arrives("a probe", probing, 0x4000, drop(Input{Frame: probing, Mark: 0x4000}, model.ReasonProbe)),
+		arrives("a probe, ingress by the device", probing, 0, drop(Input{Frame: probing}, model.ReasonProbe)).when(ingressDevice),
+		arrives("a probe in observe mode", probing, 0, drop(Input{Frame: probing}, model.ReasonProbe)).when(observe),
+		arrives("from the address of a probe to another", fromProbe, 0, handBack(handedBack(0x22, typeIPv6, fromProbe), 0x10, 2)),
+		arrives("to the address of a probe from another", toProbe, 0, handBack(handedBack(0x22, typeIPv6, toProbe), 0x10, 2)),
 		stays("IPv4 header cut off", cut(reply, 19), model.ReasonMalformed),
 		stays("IPv6 header cut off", cut(reply6, 39), model.ReasonMalformed),
 		stays("not IP", make([]byte, 20), model.ReasonNotIP),
@@ -402,7 +413,7 @@ func TestEveryReasonHasASituation(t *testing.T) {
 }
 
 func situations() []situation {
-	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), sizeSituations())
+	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), sizeSituations(), tooBigSituations())
 }
 
 // TestSituationsInModel needs no kernel.
@@ -410,11 +421,11 @@ func TestSituationsInModel(t *testing.T) {
 	for _, s := range situations() {
 		t.Run(s.program.String()+"/"+s.name, func(t *testing.T) {
 			config := s.config()
-			datagrams := map[model.Datagram]bool{}
+			known := newMemory()
 			for _, earlier := range s.before {
-				runModel(s.program, earlier, config, datagrams)
+				runModel(s.program, earlier, config, known)
 			}
-			if diff := cmp.Diff(s.want, runModel(s.program, s.in, config, datagrams)); diff != "" {
+			if diff := cmp.Diff(s.want, runModel(s.program, s.in, config, known)); diff != "" {
 				t.Errorf("result (-want +got):\n%s", diff)
 			}
 		})
@@ -501,16 +512,22 @@ func countersOf(t testing.TB, d *Datapath, program model.Program, in Input) map[
 	return all
 }
 
-// forget makes the copies forget the datagrams whose first fragment they saw.
+// forget makes the copies forget the packets that they saw.
 func (d *Datapath) forget(t testing.TB) {
 	t.Helper()
 	for _, probe := range d.probes {
-		datagrams := probe.collection.Maps[mapDatagrams]
-		var key datagram
-		for datagrams.NextKey(nil, &key) == nil {
-			if err := datagrams.Delete(key); err != nil {
-				t.Fatal(err)
-			}
+		for _, name := range []string{mapDatagrams, mapTold} {
+			empty(t, probe.collection.Maps[name])
+		}
+	}
+}
+
+func empty(t testing.TB, m *ebpf.Map) {
+	t.Helper()
+	var key []byte
+	for m.NextKey(nil, &key) == nil {
+		if err := m.Delete(key); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -109,6 +109,12 @@ func sizeSituations() []situation {
 		egress("size: without link layer, as large as the tunnel", raw(udpOf(1440)), redirect).when(innerMTU(1440)),
 		egress("size: nobody said what fits", v4(udpOf(1500)), redirect),
 		egress("segment size: nobody said what fits", v4(pod4(syn(1460))), redirect),
+		egress("segment size: the peer's tunnel carries less", v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1460))),
+			redirectedAs(v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1360))).Frame)).when(innerMTU(1440)),
+		egress("segment size: only the peer's is known", v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1460))),
+			redirectedAs(v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1360))).Frame)),
+		egress("segment size: the peer's tunnel carries more", v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1460))),
+			redirectedAs(v4(tcp4("10.244.1.5", "10.244.7.5", nil, syn(1260))).Frame)).when(innerMTU(1300)),
 		egress("segment size: without link layer", raw(pod4(syn(1460))), redirectedAs(pod4(syn(1400)))).when(innerMTU(1440)),
 		egress("segment size: behind VLAN tags", Input{Frame: tagged(typeIPv4, pod4(syn(1460)), typeQinQ, typeVLAN)},
 			redirectedAs(ethernet(typeIPv4, pod4(syn(1400))))).when(innerMTU(1440)),
@@ -117,6 +123,10 @@ func sizeSituations() []situation {
 		decrypted("segment size: of a peer whose tunnel carries more", back4(syn(8888)), handBack(handedBack(0x22, typeIPv4, back4(syn(1400))), 0x10, 2)).
 			when(innerMTU(1440)),
 		decrypted("segment size: of a peer, IPv6", back6(odd(8868)), handBack(handedBack(0x22, typeIPv6, back6(odd(1380))), 0x10, 2)).when(innerMTU(1440)),
+		decrypted("segment size: of a peer whose tunnel carries less", tcp4("10.244.7.5", "10.244.1.5", nil, syn(1400)),
+			handBack(handedBack(0x22, typeIPv4, tcp4("10.244.7.5", "10.244.1.5", nil, syn(1360))), 0x10, 2)).when(innerMTU(1440)),
+		decrypted("segment size: of a peer whose tunnel carries less, left on the device", tcp4("10.244.7.5", "10.244.1.5", nil, syn(1400)),
+			model.Result{Reason: model.ReasonLeftOnDevice, Frame: tcp4("10.244.7.5", "10.244.1.5", nil, syn(1360))}).when(all(innerMTU(1440), ingressDevice)),
 		decrypted("segment size: of a peer, left on the device", back4(syn(1460)),
 			model.Result{Reason: model.ReasonLeftOnDevice, Frame: back4(syn(1400))}).when(all(innerMTU(1440), ingressDevice)),
 	}

@@ -20,9 +20,12 @@ const (
 	mapReasons     = "reasons"
 	mapPeerReasons = "peer_reasons"
 	mapDatagrams   = "own_datagrams"
+	mapTold        = "told"
+	mapFragments   = "path_fragments"
+	mapArrivals    = "arrivals"
 )
 
-var pinnedMaps = []string{mapExact, mapPrefix, mapUnderlays, mapReasons, mapPeerReasons, mapDatagrams}
+var pinnedMaps = []string{mapExact, mapPrefix, mapUnderlays, mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals}
 
 // The options that a user raises when a map is full.
 const (

@@ -191,7 +191,7 @@ func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) 
 	client := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName))
 	for {
 		status, err := client.Status(ctx)
-		missing := missing(status, err, peers(node))
+		missing := missing(status, err, peers(node), func(n Node) bool { return l.AgentPID(n) != 0 })
 		if missing == "" {
 			return nil
 		}
@@ -206,8 +206,8 @@ func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) 
 	}
 }
 
-// missing says what an agent still lacks, "" when nothing.
-func missing(status api.Status, err error, peers []Node) string {
+// missing says what an agent still lacks, "" when nothing. A peer whose agent answers has to be confirmed too.
+func missing(status api.Status, err error, peers []Node, answers func(Node) bool) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -215,12 +215,19 @@ func missing(status api.Status, err error, peers []Node) string {
 		return "it says: " + strings.Join(status.NotReady, "; ")
 	}
 	for _, other := range peers {
-		if !slices.ContainsFunc(status.Peers, func(p api.Peer) bool { return p.Node == other.Name && p.Installed }) {
+		i := slices.IndexFunc(status.Peers, func(p api.Peer) bool { return p.Node == other.Name })
+		if i < 0 || !status.Peers[i].Installed {
 			return "it lacks the peer " + other.Name
+		}
+		if peer := status.Peers[i]; answers(other) && !peer.Encrypting && status.Mode != observe {
+			return fmt.Sprintf("it does not encrypt to %s yet, which is %s", other.Name, peer.State)
 		}
 	}
 	return ""
 }
+
+// observe is the mode in which nothing is encrypted.
+const observe = "observe"
 
 // tail returns the last lines of a file, indented.
 func tail(path string, lines int) string {

@@ -25,6 +25,8 @@ type Snapshot struct {
 	Synced                bool
 	Entries               int
 	NodesRefused          int
+	NodesHeld             int    // whose records vanished together
+	KeyChanges            uint64 // keys that nobody announced and that were accepted
 	Conflicts             int
 	Problems              int
 	Pending               int // operations that are not carried out yet
@@ -54,6 +56,10 @@ type Peer struct {
 	Received      uint64 // bytes
 	Sent          uint64 // bytes
 	LastHandshake time.Time
+	State         string        // "configured", "confirmed", …
+	RTT           time.Duration // 0: not measured
+	Loss          float64       // of its last probes, 0 to 1
+	MTU           int           // largest packet that the tunnel carries whole to it, bytes
 }
 
 // Reason is a way out of a datapath program.
@@ -91,6 +97,8 @@ var (
 	synced      = describe("discovery_synced", "1 when discovery has delivered everything once. At 0 nothing is removed; look at the discovery engine.")
 	entries     = describe("ipcache_entries", "Prefixes in the IPCache. A sudden fall means that records are disappearing.")
 	refused     = describe("nodes_refused", "Records that were not admitted. Above 0, `warren nodes` names them and the remedy.")
+	held        = describe("nodes_held", "Nodes that stay peers although their records vanished, since many did at once. Above 0: bring the records back, or run `warren nodes forget`.")
+	keyChanges  = describe("key_changes_total", "Keys of known nodes that changed without announcement and were accepted, since the agent started. Each should be a machine that was rebuilt.")
 	conflicts   = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
 	problems    = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
 	pending     = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
@@ -102,6 +110,10 @@ var (
 	received    = describe("peer_received_bytes_total", "UDP payload received from the peer. When it stands still while sent grows, the peer cannot decrypt or answer.", "node")
 	sent        = describe("peer_sent_bytes_total", "UDP payload sent to the peer.", "node")
 	handshake   = describe("peer_handshake_timestamp_seconds", "Unix time of the last handshake, 0 before the first. Older than 3 minutes under traffic: the peer does not answer.", "node")
+	peerState   = describe("peer_state", "1 for the state that the peer is in. Not confirmed: it does not answer through the tunnel; see docs/operations.md.", "node", "state")
+	rtt         = describe("peer_rtt_seconds", "Smoothed round-trip time through the tunnel, 0 before the first answer.", "node")
+	loss        = describe("peer_probe_loss_ratio", "Share of the last probes that the peer did not answer. Above 0 for long: look at the underlay between the two.", "node")
+	peerMTU     = describe("peer_mtu_bytes", "Largest packet that the tunnel carries whole to the peer. Less than warren_device_mtu_bytes: the path is narrower than this node's device.", "node")
 	packets     = describe("datapath_packets_total", "Packets by program and way out (docs/architecture.md has the table).", "program", "reason")
 	byteTotal   = describe("datapath_bytes_total", "Bytes by program and way out.", "program", "reason")
 	peerPackets = describe("peer_datapath_packets_total", "Packets that left in clear or were dropped although they concern this node. Any growth needs an explanation.", "node", "program", "reason")
@@ -112,8 +124,8 @@ var (
 )
 
 var descriptions = []*prometheus.Desc{
-	build, ready, synced, entries, refused, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
-	received, sent, handshake, packets, byteTotal, peerPackets, failures, rounds, operations, repairs,
+	build, ready, synced, entries, refused, held, keyChanges, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
+	received, sent, handshake, peerState, rtt, loss, peerMTU, packets, byteTotal, peerPackets, failures, rounds, operations, repairs,
 }
 
 var _ prometheus.Collector = collector{}
@@ -149,6 +161,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(synced, truth(s.Synced))
 	gauge(entries, float64(s.Entries))
 	gauge(refused, float64(s.NodesRefused))
+	gauge(held, float64(s.NodesHeld))
+	counter(keyChanges, s.KeyChanges)
 	gauge(conflicts, float64(s.Conflicts))
 	gauge(problems, float64(s.Problems))
 	gauge(pending, float64(s.Pending))
@@ -169,6 +183,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		counter(received, p.Received, p.Node)
 		counter(sent, p.Sent, p.Node)
 		gauge(handshake, unix(p.LastHandshake), p.Node)
+		gauge(peerState, 1, p.Node, p.State)
+		gauge(rtt, p.RTT.Seconds(), p.Node)
+		gauge(loss, p.Loss, p.Node)
+		gauge(peerMTU, float64(p.MTU), p.Node)
 	}
 	for _, r := range s.Reasons {
 		counter(packets, r.Packets, r.Program, r.Reason)

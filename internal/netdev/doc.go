@@ -1,6 +1,7 @@
 // Package netdev owns what Warren does to network devices through rtnetlink: it lists links and
 // their addresses, watches them, decides which of them are the underlay, creates and removes the
-// kernel WireGuard device, and attaches programs by clsact on kernels without TCX (before 6.6).
+// kernel WireGuard device, attaches programs by clsact on kernels without TCX (before 6.6), and gives
+// single packets to a device.
 //
 // It never touches routes, rules, sysctls or packet filters, gives no device an address, and
 // removes nothing that Warren did not put there. Keys and peers belong to package wireguard,

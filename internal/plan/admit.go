@@ -26,6 +26,18 @@ type Admission struct {
 	// Unreachable are records without any admitted version: their addresses are known to be
 	// machines of the cluster, but nothing can be encrypted to them.
 	Unreachable []*Record
+	// Candidates are the refused records, in ID order, whose only fault is a key that the node's
+	// last admitted record did not announce.
+	Candidates []*Record
+}
+
+// KeyPolicy says what becomes of a known node whose record has none of the keys that its last admitted
+// record had. The zero value accepts that.
+type KeyPolicy struct {
+	// Hold refuses such a record until its key is in Released: the old key goes on to count.
+	Hold bool
+	// Released has the one new key that each node may change to.
+	Released map[cluster.NodeID]cluster.PublicKey
 }
 
 // Record is a node's record with the problems of its content, found once, since there can be many
@@ -41,11 +53,11 @@ func NewRecord(node cluster.Node) *Record { return &Record{node, node.Validate()
 
 // Admit decides which of the present records become peers of self. A record is refused when it is
 // not valid, when it carries self's name with another key, or a key that self or another node
-// already has, or no address of a family that self has.
+// already has, or no address of a family that self has, or a key that the policy holds.
 //
 // Of several nodes with one key the one in before (the peers of the last Admission) keeps it; among
 // newcomers the older record has it, then the smaller ID. The result depends on nothing else.
-func Admit(self cluster.Node, records, before []*Record) Admission {
+func Admit(self cluster.Node, records, before []*Record, policy KeyPolicy) Admission {
 	judge := newJudge(self, records, before)
 	var admission Admission
 	for _, record := range sortedByID(records) {
@@ -53,6 +65,10 @@ func Admit(self cluster.Node, records, before []*Record) Admission {
 			continue
 		}
 		refusal := judge.refuse(record)
+		if refusal == nil && policy.holds(record, judge.before[record.ID]) {
+			refusal = heldKey(record)
+			admission.Candidates = append(admission.Candidates, record)
+		}
 		if refusal == nil {
 			admission.Peers = append(admission.Peers, record)
 			continue
@@ -66,6 +82,22 @@ func Admit(self cluster.Node, records, before []*Record) Admission {
 		}
 	}
 	return admission
+}
+
+// holds reports whether the record of a node that was last admitted, perhaps never (nil), is held.
+func (p KeyPolicy) holds(record, last *Record) bool {
+	key, _ := record.CurrentKey()
+	announced := func(k cluster.Key) bool { return hasKey(&last.Node, k.Public) }
+	return p.Hold && last != nil && !slices.ContainsFunc(record.Keys, announced) && p.Released[record.ID] != key.Public
+}
+
+func heldKey(record *Record) *Refusal {
+	key, _ := record.CurrentKey()
+	return &Refusal{
+		Problem: fmt.Sprintf("its key has changed to %s…, which its old key did not announce", key.Public.Short()),
+		Remedy: "nothing, if the machine was rebuilt: the new key counts as soon as it answers and the old one does not; " +
+			"if both answer, two machines use this name, or somebody forges its record",
+	}
 }
 
 type judge struct {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +41,16 @@ func TestAdmit(t *testing.T) {
 	self := node("n1", 1, 0)
 	n2, n3 := node("n2", 2, 0), node("n3", 3, 0)
 	copycat := node("n3", 2, -1000) // n3 with n2's key, and a clock that is behind
+	rotated := with(n2, func(n *cluster.Node) {
+		n.Keys = append(slices.Clone(n.Keys), cluster.Key{Public: publicKey(8), Epoch: 2, Port: cluster.DefaultPort + 1})
+	})
 	for _, test := range []struct {
 		name        string
 		records     []cluster.Node
 		before      []cluster.Node
+		policy      KeyPolicy
 		peers       []cluster.Node
+		candidates  []string
 		unreachable []string
 		refused     string // part of the problem
 	}{
@@ -86,18 +92,41 @@ func TestAdmit(t *testing.T) {
 			name: "a new key of a node replaces the old one", records: []cluster.Node{node("n2", 8, 1)}, before: []cluster.Node{n2},
 			peers: []cluster.Node{node("n2", 8, 1)},
 		},
+		{
+			name: "a new key of a node that nobody announced is held", records: []cluster.Node{node("n2", 8, 1)}, before: []cluster.Node{n2},
+			policy: KeyPolicy{Hold: true}, peers: []cluster.Node{n2}, candidates: []string{"n2"}, refused: "its key has changed",
+		},
+		{
+			name: "the held key is released", records: []cluster.Node{node("n2", 8, 1)}, before: []cluster.Node{n2},
+			policy: KeyPolicy{Hold: true, Released: map[cluster.NodeID]cluster.PublicKey{id("n2"): publicKey(8)}}, peers: []cluster.Node{node("n2", 8, 1)},
+		},
+		{
+			name: "another key than the released one is held", records: []cluster.Node{node("n2", 9, 1)}, before: []cluster.Node{n2},
+			policy: KeyPolicy{Hold: true, Released: map[cluster.NodeID]cluster.PublicKey{id("n2"): publicKey(8)}},
+			peers:  []cluster.Node{n2}, candidates: []string{"n2"}, refused: "its key has changed",
+		},
+		{
+			name: "a key that the old one announced is not held", records: []cluster.Node{rotated}, before: []cluster.Node{n2},
+			policy: KeyPolicy{Hold: true}, peers: []cluster.Node{rotated},
+		},
+		{
+			name: "the first key of a node is not held", records: []cluster.Node{n2}, policy: KeyPolicy{Hold: true}, peers: []cluster.Node{n2},
+		},
+		{
+			name: "a changed key that is another's is no candidate", records: []cluster.Node{n2, node("n3", 2, 1)}, before: []cluster.Node{n2, n3},
+			policy: KeyPolicy{Hold: true}, peers: []cluster.Node{n2, n3}, refused: "already belongs to default/n2",
+		},
 		{name: "a record that is gone is no peer", before: []cluster.Node{n2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Admit(self, recordsOf(test.records), recordsOf(test.before))
+			got := Admit(self, recordsOf(test.records), recordsOf(test.before), test.policy)
+			if diff := cmp.Diff(test.candidates, namesOf(got.Candidates)); diff != "" {
+				t.Errorf("candidates (-want +got):\n%s", diff)
+			}
 			if diff := cmp.Diff(recordsOf(test.peers), got.Peers, cmp.Comparer(func(a, b *Record) bool { return equalNodes(&a.Node, &b.Node) })); diff != "" {
 				t.Errorf("peers (-want +got):\n%s", diff)
 			}
-			var unreachable []string
-			for _, n := range got.Unreachable {
-				unreachable = append(unreachable, n.ID.Name)
-			}
-			if diff := cmp.Diff(test.unreachable, unreachable); diff != "" {
+			if diff := cmp.Diff(test.unreachable, namesOf(got.Unreachable)); diff != "" {
 				t.Errorf("unreachable (-want +got):\n%s", diff)
 			}
 			var problems []string
@@ -113,6 +142,14 @@ func TestAdmit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func namesOf(records []*Record) []string {
+	var list []string
+	for _, record := range records {
+		list = append(list, record.ID.Name)
+	}
+	return list
 }
 
 func recordsOf(nodes []cluster.Node) []*Record {

@@ -8,6 +8,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/ipcache"
+	"warren/internal/probe"
 )
 
 // State is the tunnel and the datapath, as they should be or as they are.
@@ -41,35 +42,54 @@ func (s State) Clone() State {
 type Routes struct {
 	// Peers by public key.
 	Peers map[cluster.PublicKey]Peer
+	// Candidates are the peers that have no addresses, since their key is held back.
+	Candidates map[cluster.PublicKey]bool
 	// ByPair finds the peer of a (tunnel endpoint, key) pair.
 	ByPair map[cluster.Pair]cluster.PublicKey
 	// Underlay is the index of the underlay device towards a tunnel endpoint; an endpoint that
 	// is not here is reached by the primary one.
 	Underlay map[netip.Addr]uint32
+	// Paths has what is known of the way to a peer; the zero Path stands for one that is not here.
+	Paths map[cluster.PublicKey]Path
 }
 
-// NewRoutes derives the routes to the admitted peers as seen from self.
-func NewRoutes(self *cluster.Node, peers []*Record, underlay map[netip.Addr]uint32) Routes {
+// NewRoutes derives the routes to the admitted peers as seen from self, without devices and paths.
+func NewRoutes(self *cluster.Node, peers []*Record) Routes {
 	routes := Routes{
-		Peers:    make(map[cluster.PublicKey]Peer, len(peers)),
-		ByPair:   make(map[cluster.Pair]cluster.PublicKey, len(peers)),
-		Underlay: underlay,
+		Peers:      make(map[cluster.PublicKey]Peer, len(peers)),
+		Candidates: map[cluster.PublicKey]bool{},
+		ByPair:     make(map[cluster.Pair]cluster.PublicKey, len(peers)),
 	}
 	owners := make(map[cluster.Pair]*cluster.Node, len(peers))
 	for _, record := range peers {
 		node := &record.Node
-		endpoint, reachable := EndpointOf(self, node)
-		key, hasKey := node.CurrentKey()
-		if !reachable || !hasKey {
+		peer, epoch, ok := peerOf(self, node)
+		if !ok {
 			continue
 		}
-		routes.Peers[key.Public] = Peer{Key: key.Public, Node: node.ID, Endpoint: netip.AddrPortFrom(endpoint, key.Port)}
-		pair := cluster.Pair{Endpoint: endpoint, Key: cluster.KeyIDOf(key.Epoch)}
+		routes.Peers[peer.Key] = peer
+		pair := cluster.Pair{Endpoint: peer.Endpoint.Addr(), Key: cluster.KeyIDOf(epoch)}
 		if owner, taken := owners[pair]; !taken || stronger(node, owner) {
-			owners[pair], routes.ByPair[pair] = node, key.Public
+			owners[pair], routes.ByPair[pair] = node, peer.Key
 		}
 	}
 	return routes
+}
+
+// peerOf returns the node as a peer of self, by its current key; ok is false if self cannot reach it.
+func peerOf(self, node *cluster.Node) (peer Peer, epoch uint32, ok bool) {
+	endpoint, reachable := EndpointOf(self, node)
+	key, hasKey := node.CurrentKey()
+	return Peer{Key: key.Public, Node: node.ID, Endpoint: netip.AddrPortFrom(endpoint, key.Port)}, key.Epoch, reachable && hasKey
+}
+
+// addCandidates adds peers that can be probed and have no addresses.
+func (r Routes) addCandidates(self *cluster.Node, candidates []*Record) {
+	for _, record := range candidates {
+		if peer, _, ok := peerOf(self, &record.Node); ok {
+			r.Peers[peer.Key], r.Candidates[peer.Key] = peer, true
+		}
+	}
 }
 
 // stronger reports which of two nodes with one address, such as a machine and its replacement, owns the
@@ -80,6 +100,10 @@ func stronger(a, b *cluster.Node) bool {
 
 // Entry returns what the datapath has to know of an IPCache entry.
 func (r Routes) Entry(entry ipcache.Entry) Entry {
+	var path Path
+	if key, ok := r.Peer(entry); ok {
+		path = r.Paths[key]
+	}
 	return Entry{
 		Identity: uint32(entry.Identity),
 		Endpoint: entry.Pair.Endpoint,
@@ -87,6 +111,9 @@ func (r Routes) Entry(entry ipcache.Entry) Entry {
 		Flags:    entry.Flags,
 		HasPair:  entry.HasPair,
 		Underlay: r.Underlay[entry.Pair.Endpoint],
+		MTU:      path.MTU,
+		Send:     path.Send,
+		Enforce:  path.Enforce,
 	}
 }
 
@@ -101,10 +128,21 @@ func (r Routes) Peer(entry ipcache.Entry) (key cluster.PublicKey, ok bool) {
 	return key, ok
 }
 
+// addPeer adds a peer with its probe address, at which it can be reached whatever else it may have.
+func (s State) addPeer(key cluster.PublicKey, peer Peer) {
+	s.Peers[key] = peer
+	s.AllowedIPs[ProbePrefix(key)] = key
+}
+
+// ProbePrefix is the allowed IP that only the peer with that key has.
+func ProbePrefix(key cluster.PublicKey) netip.Prefix { return cluster.HostPrefix(probe.Address(key)) }
+
 // Build returns the state that the entries, about so many, call for.
 func Build(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
 	want := newState(len(routes.Peers), size)
-	maps.Copy(want.Peers, routes.Peers)
+	for key, peer := range routes.Peers {
+		want.addPeer(key, peer)
+	}
 	for prefix, entry := range entries {
 		want.Entries[prefix] = routes.Entry(entry)
 		if key, ok := routes.Peer(entry); ok {

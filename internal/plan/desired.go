@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
 
 	"warren/internal/cluster"
@@ -45,4 +46,25 @@ type Entry struct {
 	// Underlay is the index of the underlay device by which the endpoint is reached; 0 is the
 	// primary one. Decrypted packets from the prefix are handed back to the ingress of that device.
 	Underlay uint32
+	// MTU is the largest packet, in bytes with its IP header, that the tunnel carries whole to the
+	// endpoint; 0 is the device's MTU.
+	MTU uint16
+	// Send says that the peer has proved that it decrypts: packets to it are encrypted.
+	Send bool
+	// Enforce says that the peer encrypts all that it sends to this node: in strict mode what comes
+	// from it in clear is refused.
+	Enforce bool
+}
+
+// String returns the entry in one line, for golden tests and debug logs.
+func (e Entry) String() string {
+	return fmt.Sprintf("identity %d endpoint %s key %d flags %d mtu %d send %t enforce %t",
+		e.Identity, e.Endpoint, e.Key, e.Flags, e.MTU, e.Send, e.Enforce)
+}
+
+// Path is what this node has found out about the way to a peer, in the terms of Entry.
+type Path struct {
+	MTU     uint16
+	Send    bool
+	Enforce bool
 }

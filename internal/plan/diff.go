@@ -57,7 +57,7 @@ func (o Ops) String() string {
 		line("peer %s gets %s", ip.Peer.Short(), ip.Prefix)
 	}
 	for _, e := range o.SetEntries {
-		line("entry %s set: identity %d endpoint %s key %d flags %d", e.Prefix, e.Entry.Identity, e.Entry.Endpoint, e.Entry.Key, e.Entry.Flags)
+		line("entry %s set: %s", e.Prefix, e.Entry)
 	}
 	for _, prefix := range o.DeleteEntries {
 		line("entry %s deleted", prefix)

@@ -139,7 +139,7 @@ var byValue = cmp.Options{
 // TestLocalEntriesComeFirst: before this node's own entries are there, nothing is encrypted from it.
 func TestLocalEntriesComeFirst(t *testing.T) {
 	self, n2 := node("n9", 9, 0), node("n2", 2, 0)
-	world := NewWorld(cluster.SourceDirectory)
+	world := NewWorld(cluster.SourceDirectory, false)
 	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
 	ops := Diff(world.Want(Scope{All: true}), NewState(), Options{})
 	var order []string
@@ -160,7 +160,7 @@ func TestLocalEntriesComeFirst(t *testing.T) {
 
 func TestOpsAsText(t *testing.T) {
 	self := node("n1", 1, 0)
-	world := NewWorld(cluster.SourceDirectory)
+	world := NewWorld(cluster.SourceDirectory, false)
 	n2, n2New := node("n2", 2, 0), node("n2", 7, 1)
 	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
 	have := world.Want(Scope{All: true})
@@ -170,8 +170,10 @@ func TestOpsAsText(t *testing.T) {
 	want := fmt.Sprintf(`peer %[1]s set: default/n2 at 10.0.0.2:51880
 peer %[1]s gets 10.0.0.2/32
 peer %[1]s gets 10.42.2.0/24
+peer %[1]s gets %[3]s
+nobody gets %[4]s
 peer %[2]s removed
-`, publicKey(7).Short(), publicKey(2).Short())
+`, publicKey(7).Short(), publicKey(2).Short(), ProbePrefix(publicKey(7)), ProbePrefix(publicKey(2)))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a new key of n2 (-want +got):\n%s", diff)
 	}

@@ -14,10 +14,14 @@ const (
 // InnerMTU returns the largest packet, in bytes, whose encrypted form fits into the underlay's MTU:
 // 1440 for 1500 bytes over IPv4, 1408 over IPv6. It is at least 1280, since IPv6 stops below.
 func InnerMTU(underlay int, overIPv6 bool) int {
-	outer := ipv4Header
-	if overIPv6 {
-		outer = ipv6Header
-	}
-	inner := (underlay - outer - udpHeader - wireGuardHeader) / padding * padding
+	inner := (underlay - Overhead(overIPv6)) / padding * padding
 	return max(inner, minMTU)
+}
+
+// Overhead returns the bytes that a packet grows by on the underlay, besides the padding.
+func Overhead(overIPv6 bool) int {
+	if overIPv6 {
+		return ipv6Header + udpHeader + wireGuardHeader
+	}
+	return ipv4Header + udpHeader + wireGuardHeader
 }

@@ -34,7 +34,7 @@ func bigNode(i int) cluster.Node {
 }
 
 func bigWorld() *World {
-	world := NewWorld(cluster.SourceDirectory)
+	world := NewWorld(cluster.SourceDirectory, false)
 	self := node("n1", 1, 0)
 	changes := []Change{{Self: &self}}
 	for i := range 5000 {

@@ -19,6 +19,7 @@ type World struct {
 	Watch func([]ipcache.Delta)
 
 	source  cluster.Source
+	keys    KeyPolicy
 	self    cluster.Node
 	records map[cluster.NodeID]*Record
 	// remembered are the records of an earlier run that no present one has replaced.
@@ -26,16 +27,20 @@ type World struct {
 	admission  Admission
 	voices     map[cluster.NodeID]voice // what the cache holds of records
 	underlay   map[netip.Addr]uint32
+	paths      map[cluster.PublicKey]Path
 	cache      *ipcache.Cache
 	routes     Routes
 	changed    Scope
+	moved      map[cluster.PublicKey]bool // peers whose path is another one
 }
 
-// NewWorld returns a world whose records come from a source of that rank.
-func NewWorld(source cluster.Source) *World {
+// NewWorld returns a world whose records come from a source of that rank. Keys that nobody announced are
+// held back if holdKeys is set.
+func NewWorld(source cluster.Source, holdKeys bool) *World {
 	return &World{
-		source: source, records: map[cluster.NodeID]*Record{}, remembered: map[cluster.NodeID]*Record{},
-		cache: ipcache.New(), routes: NewRoutes(&cluster.Node{}, nil, nil),
+		source: source, keys: KeyPolicy{Hold: holdKeys, Released: map[cluster.NodeID]cluster.PublicKey{}}, records: map[cluster.NodeID]*Record{}, remembered: map[cluster.NodeID]*Record{},
+		paths: map[cluster.PublicKey]Path{}, moved: map[cluster.PublicKey]bool{},
+		cache: ipcache.New(), routes: NewRoutes(&cluster.Node{}, nil),
 	}
 }
 
@@ -81,24 +86,30 @@ func (s *Scope) addPeer(key cluster.PublicKey) {
 		s.Peers = map[cluster.PublicKey]struct{}{}
 	}
 	s.Peers[key] = struct{}{}
+	s.addPrefix(ProbePrefix(key))
 }
 
 // Change is one piece of news; exactly one of its fields is set.
 type Change struct {
 	// Upsert is a record that is present from now on, in this form.
 	Upsert *cluster.Node
-	// Delete is the ID of a record that is gone.
+	// Delete is the ID of a record that is gone, present or remembered.
 	Delete *cluster.NodeID
 	// Self is this node's own record.
 	Self *cluster.Node
 	// Underlay has the device towards tunnel endpoints that are not reached by the primary one.
 	Underlay map[netip.Addr]uint32
+	// Paths are what is known from now on of the ways to these peers; those of others stay.
+	Paths map[cluster.PublicKey]Path
+	// Release lets a node change to that key; see KeyPolicy.
+	Release *KeyRelease
 	// Statement is all that a resource other than a record says.
 	Statement *Statement
-	// Remember are the peers of an earlier run. Until Synced they count as present, with the
+	// Remember are the peers of an earlier run. Until Delete they count as present, with the
 	// weakest rank, as long as no present record has the same ID.
 	Remember []cluster.Node
-	// Synced says that all sources have delivered everything once: memories go.
+	// Synced says that all sources have delivered everything once: what an earlier run knew of API
+	// servers goes. Which Remembered nodes go is up to the caller.
 	Synced bool
 }
 
@@ -107,6 +118,12 @@ type Statement struct {
 	Source   cluster.Source
 	Resource string
 	Facts    []cluster.Fact
+}
+
+// KeyRelease is a key that a node may change to.
+type KeyRelease struct {
+	Node cluster.NodeID
+	Key  cluster.PublicKey
 }
 
 // Apply takes in news. Admission is judged once for all of them.
@@ -129,6 +146,7 @@ func (w *World) take(change Change) {
 		delete(w.remembered, change.Upsert.ID)
 	case change.Delete != nil:
 		delete(w.records, *change.Delete)
+		delete(w.remembered, *change.Delete)
 	case change.Self != nil:
 		w.self = *change.Self
 	case change.Underlay != nil && !maps.Equal(change.Underlay, w.underlay):
@@ -136,9 +154,15 @@ func (w *World) take(change Change) {
 		w.changed.All = true
 	case change.Statement != nil:
 		w.note(w.cache.Replace(change.Statement.Source, change.Statement.Resource, change.Statement.Facts))
+	case change.Release != nil:
+		w.keys.Released[change.Release.Node] = change.Release.Key
 	case change.Synced:
-		clear(w.remembered)
-		w.note(w.cache.DropSource(cluster.SourceRestored)) // statements; the records' facts follow
+		w.note(w.cache.DeleteResource(cluster.SourceRestored, APIServers))
+	}
+	for key, path := range change.Paths {
+		if w.paths[key] != path {
+			w.paths[key], w.moved[key] = path, true
+		}
 	}
 	for _, node := range change.Remember {
 		if _, present := w.records[node.ID]; !present {
@@ -155,7 +179,7 @@ func (w *World) admit(selfChanged bool) {
 	}
 	memories := slices.Collect(maps.Values(w.remembered))
 	records := slices.Concat(slices.Collect(maps.Values(w.records)), memories)
-	w.admission = Admit(w.self, records, slices.Concat(w.admission.Peers, memories))
+	w.admission = Admit(w.self, records, slices.Concat(w.admission.Peers, memories), w.keys)
 	next := w.nextVoices()
 	for id, now := range next {
 		if before, spoke := w.voices[id]; !spoke || selfChanged || !before.equal(now) {
@@ -210,7 +234,9 @@ func (w *World) factsOf(v voice) []cluster.Fact {
 // delta names, so everything is looked at.
 func (w *World) reroute() {
 	old := w.routes
-	w.routes = NewRoutes(&w.self, w.admission.Peers, w.underlay)
+	w.routes = NewRoutes(&w.self, w.admission.Peers)
+	w.routes.addCandidates(&w.self, w.admission.Candidates)
+	w.routes.Underlay, w.routes.Paths = w.underlay, w.paths
 	for pair, key := range w.routes.ByPair {
 		if before, ok := old.ByPair[pair]; !ok || before != key {
 			w.changed.All = w.changed.All || ok
@@ -225,6 +251,7 @@ func (w *World) reroute() {
 	for key := range old.Peers {
 		if _, ok := w.routes.Peers[key]; !ok {
 			w.changed.addPeer(key)
+			delete(w.paths, key)
 		}
 	}
 }
@@ -240,9 +267,24 @@ func (w *World) note(deltas []ipcache.Delta) {
 
 // Changed returns what changed since it was last called.
 func (w *World) Changed() Scope {
+	w.followPaths()
 	scope := w.changed
 	w.changed = Scope{}
 	return scope
+}
+
+// followPaths adds the prefixes behind peers whose path has changed. It looks at every entry, so
+// paths should change in few steps.
+func (w *World) followPaths() {
+	if len(w.moved) == 0 {
+		return
+	}
+	for prefix, entry := range w.cache.All() {
+		if key, ok := w.routes.Peer(entry); ok && w.moved[key] {
+			w.changed.addPrefix(prefix)
+		}
+	}
+	clear(w.moved)
 }
 
 // Want returns the state that this node must have, as far as it is in scope.
@@ -250,7 +292,7 @@ func (w *World) Want(scope Scope) State {
 	if scope.All {
 		return Build(w.routes, w.cache.All(), w.cache.Len())
 	}
-	want := Build(Routes{ByPair: w.routes.ByPair, Underlay: w.routes.Underlay}, func(yield func(netip.Prefix, ipcache.Entry) bool) {
+	want := Build(Routes{ByPair: w.routes.ByPair, Underlay: w.routes.Underlay, Paths: w.paths}, func(yield func(netip.Prefix, ipcache.Entry) bool) {
 		for prefix := range scope.Prefixes {
 			if entry, ok := w.cache.Get(prefix); ok && !yield(prefix, entry) {
 				return
@@ -259,7 +301,7 @@ func (w *World) Want(scope Scope) State {
 	}, len(scope.Prefixes))
 	for key := range scope.Peers {
 		if peer, ok := w.routes.Peers[key]; ok {
-			want.Peers[key] = peer
+			want.addPeer(key, peer)
 		}
 	}
 	return want
@@ -281,6 +323,17 @@ func (w *World) Records() []cluster.Node {
 		nodes = append(nodes, record.Node)
 	}
 	return nodes
+}
+
+// Leaving reports whether the present record of a node says that it is about to leave.
+func (w *World) Leaving(id cluster.NodeID) bool {
+	record, ok := w.records[id]
+	return ok && record.Leaving()
+}
+
+// Remembered returns the nodes of an earlier run, in order, that have no present record.
+func (w *World) Remembered() []cluster.NodeID {
+	return slices.SortedFunc(maps.Keys(w.remembered), cluster.NodeID.Compare)
 }
 
 // Routes returns how the peers are reached.

@@ -30,15 +30,24 @@ func anyChange(t *rapid.T) Change {
 	return Change{Upsert: &n}
 }
 
+// anyPath draws news about the way to one of the keys that anyChange draws.
+func anyPath(t *rapid.T) Change {
+	path := Path{MTU: uint16(rapid.SampledFrom([]int{0, 1280, 1408}).Draw(t, "mtu")), Send: rapid.Bool().Draw(t, "send")}
+	return Change{Paths: map[cluster.PublicKey]Path{publicKey(rapid.ByteRange(1, 5).Draw(t, "key")): path}}
+}
+
 // TestWorldChangesAreComplete follows a world by its changes alone and compares with building anew.
 func TestWorldChangesAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		world := NewWorld(cluster.SourceDirectory)
+		world := NewWorld(cluster.SourceDirectory, false)
 		self := node("n1", 1, 0)
 		world.Apply(Change{Self: &self})
 		have := NewState()
 		for range rapid.IntRange(1, 15).Draw(t, "rounds") {
 			world.Apply(anyChange(t))
+			if rapid.Bool().Draw(t, "path change") {
+				world.Apply(anyPath(t))
+			}
 			if rapid.IntRange(0, 9).Draw(t, "address change") == 0 {
 				self.Prefixes = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.42.%d.0/24", rapid.IntRange(1, 5).Draw(t, "own")))}
 				world.Apply(Change{Self: &self})
@@ -62,7 +71,7 @@ func TestWorldChangesAreComplete(t *testing.T) {
 func TestWorldForgetsTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		present := map[string]cluster.Node{}
-		world := NewWorld(cluster.SourceDirectory)
+		world := NewWorld(cluster.SourceDirectory, false)
 		self := node("n1", 1, 0)
 		world.Apply(Change{Self: &self})
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
@@ -77,7 +86,7 @@ func TestWorldForgetsTheOrder(t *testing.T) {
 			}
 			world.Apply(change)
 		}
-		fresh := NewWorld(cluster.SourceDirectory)
+		fresh := NewWorld(cluster.SourceDirectory, false)
 		for _, n := range rapid.Permutation(slices.SortedFunc(maps.Values(present), func(a, b cluster.Node) int { return a.ID.Compare(b.ID) })).Draw(t, "order") {
 			fresh.Apply(Change{Upsert: &n})
 		}
@@ -123,7 +132,7 @@ func TestWorldSituations(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			world := NewWorld(cluster.SourceDirectory)
+			world := NewWorld(cluster.SourceDirectory, false)
 			world.Apply(Change{Self: &self}, Change{Underlay: map[netip.Addr]uint32{}})
 			for _, n := range test.records {
 				world.Apply(Change{Upsert: &n})
@@ -143,7 +152,7 @@ func TestWorldSituations(t *testing.T) {
 func TestEndpointRoaming(t *testing.T) {
 	self, n2 := node("n1", 1, 0), node("n2", 2, 0)
 	n2.Addresses = append(n2.Addresses, netip.MustParseAddr("10.9.0.2"))
-	world := NewWorld(cluster.SourceDirectory)
+	world := NewWorld(cluster.SourceDirectory, false)
 	world.Apply(Change{Self: &self}, Change{Upsert: &n2})
 	for _, test := range []struct{ name, actual, want string }{
 		{"where it was put", "10.0.0.2:51880", "10.0.0.2:51880"},
@@ -165,7 +174,7 @@ func TestEndpointRoaming(t *testing.T) {
 func TestMemoriesGoWhenSynced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		self := node("n1", 1, 0)
-		remembering, fresh := NewWorld(cluster.SourceDirectory), NewWorld(cluster.SourceDirectory)
+		remembering, fresh := NewWorld(cluster.SourceDirectory, false), NewWorld(cluster.SourceDirectory, false)
 		remembering.Apply(Change{Self: &self}, Change{Remember: []cluster.Node{node("n2", 2, 0), node("n4", 4, 0)}})
 		fresh.Apply(Change{Self: &self})
 		if got := remembering.Want(Scope{All: true}).AllowedIPs[netip.MustParsePrefix("10.42.2.0/24")]; got != publicKey(2) {
@@ -185,7 +194,11 @@ func TestMemoriesGoWhenSynced(t *testing.T) {
 			remembering.Apply(change)
 			fresh.Apply(change)
 		}
-		remembering.Apply(Change{Synced: true})
+		changes := []Change{{Synced: true}}
+		for _, gone := range remembering.Remembered() {
+			changes = append(changes, Change{Delete: &gone})
+		}
+		remembering.Apply(changes...)
 		scope := remembering.Changed()
 		have.Apply(Diff(remembering.Want(scope), scope.Of(have), Options{Prune: true}))
 		if diff := cmp.Diff(fresh.Want(Scope{All: true}), have, byValue); diff != "" {
@@ -205,7 +218,7 @@ func TestWorldNeedsNoTurnOfNodeAndAPIServer(t *testing.T) {
 		"API server first": {apiServer, record}, "node first": {record, apiServer}, "record comes, goes and comes": {record, apiServer, {Delete: &n2.ID}, record},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := NewWorld(cluster.SourceDirectory)
+			world := NewWorld(cluster.SourceDirectory, false)
 			world.Apply(Change{Self: &self})
 			for _, change := range order {
 				world.Apply(change)

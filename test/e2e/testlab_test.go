@@ -206,11 +206,11 @@ func (c *testLab) status(name string) api.Status {
 	return status
 }
 
-// peers returns the names of the peers that a node has installed.
+// peers returns the names of the peers that a node encrypts to.
 func (c *testLab) peers(name string) []string {
 	var names []string
 	for _, peer := range c.status(name).Peers {
-		if peer.Installed {
+		if peer.Installed && peer.Encrypting {
 			names = append(names, peer.Node)
 		}
 	}

@@ -13,6 +13,14 @@ enum mode {
 	MODE_STRICT = 2,
 };
 
+/* What becomes of what the tunnel does not carry whole, is not to be fragmented and comes from a
+ * pod. */
+enum oversize {
+	OVERSIZE_AUTO = 0,     /* sent in fragments, and the pod is told */
+	OVERSIZE_FRAGMENT = 1, /* sent in fragments */
+	OVERSIZE_ICMP = 2,     /* the pod is told */
+};
+
 enum ingress {
 	INGRESS_UNDERLAY = 0,
 	INGRESS_DEVICE = 1,
@@ -43,9 +51,12 @@ volatile const __u32 tunnel_ifindex = 0;
 /* Index of the underlay device for a source whose entry names none that exists. */
 volatile const __u32 primary_underlay = 0;
 
-/* Largest packet, in bytes with the IP header, that the tunnel carries whole; 0: sizes are left
- * alone. */
+/* Largest packet, in bytes with the IP header, that the tunnel carries whole to every peer; 0:
+ * nobody said. */
 volatile const __u16 inner_mtu = 0;
+
+/* One of enum oversize. */
+volatile const __u8 oversize = OVERSIZE_AUTO;
 
 /*
  * Nonzero in the copy that BPF_PROG_RUN runs: the verdict is left in skb->cb for whoever asked.

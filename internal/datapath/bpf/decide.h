@@ -42,6 +42,12 @@ static __always_inline bool is_marked(__u32 mark)
 	return (mark & mark_mask) == mark_value;
 }
 
+/* The mark of a packet that is handed back, from the one it has. */
+static __always_inline __u32 handed_back(__u32 mark)
+{
+	return (mark & ~mark_mask) | mark_value;
+}
+
 static __always_inline bool is_local(const struct entry *entry)
 {
 	return entry && entry->flags & ENTRY_LOCAL;
@@ -74,7 +80,7 @@ static __always_inline bool looks_encrypted(const struct packet *pkt)
 static __always_inline bool is_neighbour_discovery(const struct packet *pkt)
 {
 	return pkt->ethertype == ETH_P_IPV6 && pkt->protocol == IPPROTO_ICMPV6 &&
-	       pkt->icmp6_type >= ND_FIRST && pkt->icmp6_type <= ND_LAST &&
+	       pkt->icmp_type >= ND_FIRST && pkt->icmp_type <= ND_LAST &&
 	       pkt->hop_limit == ND_HOP_LIMIT && pkt->fragment == FRAGMENT_NONE;
 }
 
@@ -143,6 +149,18 @@ decide_ingress(const struct packet *pkt, const struct entry *src, const struct e
 	if (src->key == 0 || (has_pair(dst) && dst->key == 0))
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
 	return verdict(ACTION_PASS, REASON_CLEAR_FROM_PEER);
+}
+
+/*
+ * from_tunnel: between addresses of fe80:7761:7272:656e::/64 ("warren" in ASCII), which only
+ * Warren's own probes have.
+ */
+static __always_inline bool is_probe(const struct packet *pkt)
+{
+	const __be32 high = bpf_htonl(0xfe807761), low = bpf_htonl(0x7272656e);
+
+	return pkt->src.word[0] == high && pkt->src.word[1] == low && pkt->dst.word[0] == high &&
+	       pkt->dst.word[1] == low;
 }
 
 /* from_tunnel: a decrypted packet, and the underlay device it would have come in by. */

@@ -38,7 +38,7 @@ struct entry {
 	struct address endpoint;
 	__u8 key;
 	__u8 flags; /* enum entry_flag */
-	__u8 pad[2];
+	__u16 mtu;  /* largest packet that the tunnel carries whole to the endpoint, 0: inner_mtu */
 	__u32 check; /* entry_check(), in ipcache_exact */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct entry) == 32, "struct entry");
@@ -83,6 +83,29 @@ struct datagram {
 	__u32 id; /* of its fragments, network byte order */
 };
 _Static_assert(sizeof(struct datagram) == 36, "struct datagram");
+
+/* Who sends and who receives. */
+struct pair {
+	struct address src;
+	struct address dst;
+};
+_Static_assert(sizeof(struct pair) == 32, "struct pair");
+
+struct path_fragment {
+	__u64 at;   /* bpf_ktime_get_ns() */
+	__u32 size; /* bytes, with the IP header */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct path_fragment) == 16, "struct path_fragment");
+
+/* A probe of a peer that came through the tunnel, as the agent reads it. */
+struct arrival {
+	__u64 at;     /* bpf_ktime_get_ns() */
+	__u32 len;    /* of the whole IP packet */
+	__u32 copied; /* of data */
+	__u8 data[128];
+};
+_Static_assert(sizeof(struct arrival) == 144, "struct arrival");
 
 /* Single addresses, /32 and /128. Memory is taken as entries come; the loader sets the size. */
 struct {
@@ -134,15 +157,40 @@ struct {
 	__type(value, __u64);
 } own_datagrams SEC(".maps");
 
+/* When a sender was last told that its packets to a receiver are too large (bpf_ktime_get_ns). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct pair);
+	__type(value, __u64);
+} told SEC(".maps");
+
+/*
+ * The last first fragment of a WireGuard datagram from each peer, by its address. A router that
+ * cuts makes the first fragment as large as its link allows.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct address);
+	__type(value, struct path_fragment);
+} path_fragments SEC(".maps");
+
+/* Each a struct arrival. What does not fit, because nobody reads, is lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} arrivals SEC(".maps");
+
 /* What the fields that decide have to be for this address. */
-static __always_inline __u32 entry_check(const struct address *address, __u8 key, __u8 flags)
+static __always_inline __u32 entry_check(const struct address *address, const struct entry *entry)
 {
 	__u32 sum = address->word[0];
 
 	sum = sum * 0x9e3779b1 + address->word[1];
 	sum = sum * 0x9e3779b1 + address->word[2];
 	sum = sum * 0x9e3779b1 + address->word[3];
-	return sum * 0x9e3779b1 + (flags << 8 | key);
+	return sum * 0x9e3779b1 + ((__u32)entry->mtu << 16 | entry->flags << 8 | entry->key);
 }
 
 #define EXACT_ATTEMPTS 4
@@ -168,10 +216,10 @@ static __always_inline bool lookup_exact(const struct address *address, struct e
 		if (!exact)
 			return false;
 		*found = exact->entry;
-		/* Key, flags and check: once, and not again later. */
+		/* Key, flags, size and check: once, and not again later. */
 		word = *(const volatile __u64 *)&exact->entry.key;
 		__builtin_memcpy(&found->key, &word, sizeof(word));
-		if (found->check == entry_check(address, found->key, found->flags))
+		if (found->check == entry_check(address, found))
 			break;
 	}
 	return true;

@@ -28,6 +28,7 @@
 #define PROTOCOL_HIP   139 /* RFC 7401 */
 #define PROTOCOL_SHIM6 140 /* RFC 5533 */
 
+#define IPV4_DONT_FRAGMENT  0x4000
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET	    0x1fff
 #define IPV6_OFFSET	    0xfff8
@@ -45,15 +46,17 @@ struct packet {
 	__u32 mark;
 	__u32 fragment_id; /* network byte order; fragments only */
 	__u16 ethertype;   /* ETH_P_IP or ETH_P_IPV6 */
+	__u16 length;	   /* as the IP header says, with it */
 	__u8 tags;	   /* in the payload, and the one the kernel keeps aside */
 	__u8 protocol; /* behind the extension headers that were walked, also of later fragments */
 	__u8 hop_limit;
 	__u8 fragment;	    /* enum fragment */
 	__u16 l4_offset;    /* of the layer 4 header from the IP header; 0 for later fragments */
 	bool authenticated; /* behind an AH, whose sum covers layer 4 */
+	bool dont_fragment; /* IPv4 with that flag, and all IPv6 */
 
 	/* What follows needs the layer 4 header; zero when that is not in this packet. */
-	__u8 icmp6_type;
+	__u8 icmp_type; /* of ICMP in IPv4, of ICMPv6 in IPv6 */
 	bool wireguard; /* UDP whose payload begins as WireGuard messages do */
 	__u16 sport;	/* of such a datagram, host byte order */
 	__u16 dport;
@@ -120,13 +123,18 @@ static __always_inline enum reason parse_link(struct __sk_buff *skb, __u32 heade
 	return is_vlan(pkt->ethertype) ? REASON_VLAN_TOO_DEEP : REASON_NONE;
 }
 
+static __always_inline bool is_icmp(const struct packet *pkt)
+{
+	return pkt->protocol == (pkt->ethertype == ETH_P_IP ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
 /* Read the layer 4 header as far as a decision may need it. */
 static __always_inline void parse_transport(struct __sk_buff *skb, __u32 offset, struct packet *pkt)
 {
 	struct wireguard_header udp;
 
-	if (pkt->ethertype == ETH_P_IPV6 && pkt->protocol == IPPROTO_ICMPV6) {
-		bpf_skb_load_bytes(skb, offset, &pkt->icmp6_type, sizeof(pkt->icmp6_type));
+	if (is_icmp(pkt)) {
+		bpf_skb_load_bytes(skb, offset, &pkt->icmp_type, sizeof(pkt->icmp_type));
 		return;
 	}
 	if (pkt->protocol != IPPROTO_UDP || bpf_skb_load_bytes(skb, offset, &udp, sizeof(udp)))
@@ -156,7 +164,9 @@ static __always_inline enum reason parse_ipv4(struct __sk_buff *skb, __u32 offse
 	pkt->dst = ipv4_address(ip.daddr);
 	pkt->protocol = ip.protocol;
 	pkt->hop_limit = ip.ttl;
+	pkt->length = bpf_ntohs(ip.tot_len);
 	fragment = bpf_ntohs(ip.frag_off);
+	pkt->dont_fragment = fragment & IPV4_DONT_FRAGMENT;
 	if (fragment & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET)) {
 		pkt->fragment = fragment & IPV4_OFFSET ? FRAGMENT_LATER : FRAGMENT_FIRST;
 		pkt->fragment_id = ip.id;
@@ -219,6 +229,8 @@ static __always_inline enum reason parse_ipv6(struct __sk_buff *skb, __u32 offse
 	__builtin_memcpy(&pkt->dst, &ip.daddr, sizeof(pkt->dst));
 	pkt->protocol = ip.nexthdr;
 	pkt->hop_limit = ip.hop_limit;
+	pkt->length = bpf_ntohs(ip.payload_len) + sizeof(ip);
+	pkt->dont_fragment = true;
 	offset += sizeof(ip);
 	for (i = 0; i < MAX_EXTENSIONS && pkt->fragment != FRAGMENT_LATER; i++) {
 		if (!skip_extension(skb, &offset, pkt))

@@ -66,6 +66,12 @@ enum reason {
 	REASON_RECUT = 24,
 	/* to a peer; larger than the tunnel carries whole, given to the WireGuard device, which sends it in fragments */
 	REASON_OVERSIZE = 25,
+	/* from a local pod to a peer; larger than the tunnel carries whole, sent in fragments, and the pod was told by ICMP what fits */
+	REASON_TOO_BIG_TOLD = 26,
+	/* from a local pod to a peer; larger than the tunnel carries whole, not sent, and the pod was told by ICMP what fits */
+	REASON_TOO_BIG_REFUSED = 27,
+	/* a probe of a peer that came through the tunnel; handed to the agent */
+	REASON_PROBE = 28,
 	REASON_MAX = 64, /* room for reasons to come */
 };
 
@@ -80,6 +86,9 @@ static inline __attribute__((always_inline)) bool reason_names_peer(enum reason 
 	case REASON_WOULD_REDIRECT:
 	case REASON_HELPER_FAILED:
 	case REASON_CLEAR_FROM_PEER:
+	case REASON_OVERSIZE:
+	case REASON_TOO_BIG_TOLD:
+	case REASON_TOO_BIG_REFUSED:
 		return true;
 	default:
 		return false;

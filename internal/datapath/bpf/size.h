@@ -29,10 +29,19 @@ struct mss_option {
 	__be16 value;
 };
 
-/* The segment size that fits without IP and TCP options, which the sender takes off (RFC 6691). */
-static __always_inline __u16 largest_mss(const struct packet *pkt)
+/* Largest packet that the tunnel carries whole to or from a peer, NULL: it is unknown; 0: nobody
+ * said. */
+static __always_inline __u16 tunnel_mtu(const struct entry *peer)
 {
-	return inner_mtu - sizeof(struct tcphdr) -
+	if (!peer || !peer->mtu)
+		return inner_mtu;
+	return inner_mtu && inner_mtu < peer->mtu ? inner_mtu : peer->mtu;
+}
+
+/* The segment size that fits without IP and TCP options, which the sender takes off (RFC 6691). */
+static __always_inline __u16 largest_mss(const struct packet *pkt, __u16 mtu)
+{
+	return mtu - sizeof(struct tcphdr) -
 	       (pkt->ethertype == ETH_P_IP ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
 }
 
@@ -68,14 +77,15 @@ static __always_inline void lower_mss(struct __sk_buff *skb, __u32 tcp_offset, _
  * sends no such option, or one that is cut short, is left as it is.
  */
 static __always_inline void clamp_mss(struct __sk_buff *skb, __u32 ip_offset,
-				      const struct packet *pkt)
+				      const struct packet *pkt, __u16 mtu)
 {
+	__u16 largest = largest_mss(pkt, mtu);
 	__u32 tcp_offset = ip_offset + pkt->l4_offset, at = sizeof(struct tcphdr), end;
 	struct mss_option option;
 	struct tcphdr tcp;
 	int i;
 
-	if (!inner_mtu || !load_tcp(skb, tcp_offset, pkt, &tcp) || !tcp.syn)
+	if (!mtu || !load_tcp(skb, tcp_offset, pkt, &tcp) || !tcp.syn)
 		return;
 	end = tcp.doff * 4;
 	for (i = 0; i < MAX_TCP_OPTIONS && at + sizeof(option) <= end; i++) {
@@ -89,8 +99,8 @@ static __always_inline void clamp_mss(struct __sk_buff *skb, __u32 ip_offset,
 		if (option.len < 2)
 			return;
 		if (option.kind == TCP_OPTION_MSS && option.len == sizeof(option) &&
-		    bpf_ntohs(option.value) > largest_mss(pkt))
-			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest_mss(pkt)));
+		    bpf_ntohs(option.value) > largest)
+			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest));
 		at += option.len;
 	}
 }
@@ -178,21 +188,21 @@ static __always_inline __u32 segment_headers(struct __sk_buff *skb, const struct
  * the kernel has not cut yet (GSO) is cut smaller, also inside an overlay. REASON_HELPER_FAILED:
  * the packet is broken. It is plain IP behind link_header_len bytes.
  */
-static __always_inline enum reason fit(struct __sk_buff *skb, const struct packet *pkt)
+static __always_inline enum reason fit(struct __sk_buff *skb, const struct packet *pkt, __u16 mtu)
 {
 	__u32 before = skb->len, segment = skb->gso_size, headers;
 
-	if (!inner_mtu || before - link_header_len <= inner_mtu)
+	if (!mtu || before - link_header_len <= mtu)
 		return REASON_REDIRECTED;
 	if (!segment)
 		return REASON_OVERSIZE;
 	headers = segment_headers(skb, pkt);
-	if (headers + segment <= inner_mtu)
+	if (headers + segment <= mtu)
 		return REASON_REDIRECTED;
-	if (headers >= inner_mtu)
+	if (headers >= mtu)
 		return REASON_OVERSIZE;
 	/* Refused by the kernel for what is not TCP: datagrams are not cut elsewhere. */
-	if (shrink_segments(skb, headers + segment - inner_mtu))
+	if (shrink_segments(skb, headers + segment - mtu))
 		return REASON_RECUT;
 	return skb->len == before ? REASON_OVERSIZE : REASON_HELPER_FAILED;
 }

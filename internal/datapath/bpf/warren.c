@@ -20,6 +20,7 @@
 #include "parse.h"
 #include "reason.h"
 #include "size.h"
+#include "toobig.h"
 
 char __license[] SEC("license") = "Dual BSD/GPL";
 
@@ -35,9 +36,6 @@ enum report {
 	REPORT_REASON = 1,
 	REPORT_IFINDEX = 2,
 };
-
-/* The source of packets that are handed back, known to users: "warrn", locally administered. */
-static const __u8 hand_back_mac[ETH_ALEN] = {0x02, 0x77, 0x61, 0x72, 0x72, 0x6e};
 
 static __always_inline struct datagram datagram_of(const struct packet *pkt)
 {
@@ -115,6 +113,7 @@ int to_netdev(struct __sk_buff *skb)
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
+	__u16 mtu;
 
 	if (unreadable) {
 		result = decide_unreadable(unreadable);
@@ -136,11 +135,17 @@ int to_netdev(struct __sk_buff *skb)
 			result = verdict(ACTION_DROP, REASON_HELPER_FAILED);
 	}
 	if (result.action == ACTION_TUNNEL) {
-		clamp_mss(skb, link_header_len, &pkt);
-		result.reason = fit(skb, &pkt);
+		mtu = tunnel_mtu(dst);
+		clamp_mss(skb, link_header_len, &pkt, mtu);
+		result.reason = fit(skb, &pkt, mtu);
 		if (result.reason == REASON_HELPER_FAILED)
 			result.action = ACTION_DROP;
+		else if (result.reason == REASON_OVERSIZE && is_tellable(&pkt, src, mtu) &&
+			 may_tell(&pkt))
+			result = tell(skb, &pkt, mtu);
 	}
+	if (result.action == ACTION_HAND_BACK)
+		ifindex = skb->ifindex;
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
 		remember_datagram(&pkt);
 
@@ -150,10 +155,21 @@ int to_netdev(struct __sk_buff *skb)
 	switch (result.action) {
 	case ACTION_TUNNEL:
 		return bpf_redirect(ifindex, 0);
+	case ACTION_HAND_BACK:
+		return bpf_redirect(ifindex, BPF_F_INGRESS);
 	case ACTION_DROP:
 		return TC_ACT_SHOT;
 	}
 	return TC_ACT_UNSPEC;
+}
+
+/* What a router made of a datagram of WireGuard's on its way from another machine. */
+static __always_inline void remember_path(const struct packet *pkt, const struct entry *src)
+{
+	struct path_fragment fragment = {.at = bpf_ktime_get_ns(), .size = pkt->length};
+
+	if (src && src->flags & ENTRY_NODE)
+		bpf_map_update_elem(&path_fragments, &pkt->src, &fragment, BPF_ANY);
 }
 
 /* Ingress of an underlay device: counts, and takes the mark off what from_tunnel handed back. */
@@ -180,6 +196,8 @@ int from_netdev(struct __sk_buff *skb)
 	if (src)
 		dst = lookup_entry(&pkt.dst, &dst_entry);
 	result = decide_ingress(&pkt, src, dst);
+	if (result.reason == REASON_ENCRYPTED_IN && pkt.fragment == FRAGMENT_FIRST)
+		remember_path(&pkt, src);
 out:
 	count(PROGRAM_FROM_NETDEV, result.reason, skb->len);
 	count_peer(PROGRAM_FROM_NETDEV, result.reason, src, skb->len);
@@ -218,8 +236,27 @@ static __always_inline bool dress(struct __sk_buff *skb, const struct packet *pk
 		    bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0))
 			return false;
 	}
-	skb->mark = (skb->mark & ~mark_mask) | mark_value;
+	skb->mark = handed_back(skb->mark);
 	return true;
+}
+
+/* Hand a probe to the agent. */
+static __always_inline void report_arrival(struct __sk_buff *skb)
+{
+	struct arrival *arrival = bpf_ringbuf_reserve(&arrivals, sizeof(*arrival), 0);
+	__u32 copied = skb->len;
+
+	if (!arrival)
+		return;
+	if (copied > sizeof(arrival->data))
+		copied = sizeof(arrival->data);
+	arrival->at = bpf_ktime_get_ns();
+	arrival->len = skb->len;
+	/* It has an IPv6 header, which the verifier does not know. */
+	if (copied < sizeof(struct ipv6hdr) || bpf_skb_load_bytes(skb, 0, arrival->data, copied))
+		copied = 0;
+	arrival->copied = copied;
+	bpf_ringbuf_submit(arrival, 0);
 }
 
 /* Ingress of the WireGuard device, which has no link layer header. */
@@ -238,13 +275,17 @@ int from_tunnel(struct __sk_buff *skb)
 		result = verdict(ACTION_PASS, unreadable);
 		goto out;
 	}
-	if (ingress_mode == INGRESS_UNDERLAY) {
-		src = lookup_entry(&pkt.src, &src_entry);
-		underlay = choose_underlay(src, &ifindex);
+	if (is_probe(&pkt)) {
+		report_arrival(skb);
+		result = verdict(ACTION_DROP, REASON_PROBE);
+		goto out;
 	}
+	src = lookup_entry(&pkt.src, &src_entry);
+	if (ingress_mode == INGRESS_UNDERLAY)
+		underlay = choose_underlay(src, &ifindex);
 	result = decide_decrypted(underlay);
 	/* The peer's clamp is for its own tunnel, which may carry larger packets than this one. */
-	clamp_mss(skb, 0, &pkt);
+	clamp_mss(skb, 0, &pkt, tunnel_mtu(src));
 	if (result.action == ACTION_HAND_BACK && underlay && !dress(skb, &pkt, underlay))
 		result = verdict(ACTION_PASS, REASON_HELPER_FAILED);
 out:
@@ -253,7 +294,11 @@ out:
 	count(PROGRAM_FROM_TUNNEL, result.reason, bytes);
 	count_peer(PROGRAM_FROM_TUNNEL, result.reason, src, bytes);
 	report(skb, result, ifindex);
-	if (result.action == ACTION_HAND_BACK)
+	switch (result.action) {
+	case ACTION_HAND_BACK:
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
+	case ACTION_DROP:
+		return TC_ACT_SHOT;
+	}
 	return TC_ACT_UNSPEC;
 }

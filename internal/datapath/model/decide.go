@@ -65,6 +65,37 @@ func (i *Ingress) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Oversize is what becomes of a packet that the tunnel does not carry whole and that nobody may cut. The
+// choices differ for packets of local pods that are not to be fragmented; all others are sent in fragments.
+type Oversize uint8
+
+// The choices; the numbers are those of the eBPF configuration.
+const (
+	// OversizeAuto sends the packet, encrypted and then in fragments, and tells its sender what fits.
+	OversizeAuto Oversize = 0
+	// OversizeFragment sends the packet and tells nobody.
+	OversizeFragment Oversize = 1
+	// OversizeICMP tells the sender, and does not send the packet.
+	OversizeICMP Oversize = 2
+)
+
+var oversizeNames = [...]string{OversizeAuto: "auto", OversizeFragment: "fragment", OversizeICMP: "icmp"}
+
+// String returns the name that the configuration uses.
+func (o Oversize) String() string { return nameOf(oversizeNames[:], uint8(o), "oversize") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Oversize) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (o *Oversize) UnmarshalText(text []byte) error {
+	number, err := numberOf(oversizeNames[:], string(text), "oversize")
+	if err == nil {
+		*o = Oversize(number)
+	}
+	return err
+}
+
 func nameOf(names []string, number uint8, kind string) string {
 	if int(number) < len(names) {
 		return names[number]
@@ -91,9 +122,10 @@ type Config struct {
 	TunnelIfindex uint32
 	// PrimaryUnderlay is the index of the underlay device for a source whose entry names none.
 	PrimaryUnderlay uint32
-	// InnerMTU is the largest packet in bytes, with its IP header, that the tunnel carries whole. 0
-	// leaves the size of packets alone.
+	// InnerMTU is the largest packet in bytes, with its IP header, that the tunnel carries whole to every
+	// peer; the entry of a peer may say less. 0: nobody said, and what no entry says is left alone.
 	InnerMTU uint16
+	Oversize Oversize
 	Mode     Mode
 	Ingress  Ingress
 }
@@ -188,7 +220,7 @@ func (p Packet) looksEncrypted(config Config) bool {
 // isNeighbourDiscovery: RFC 4861 wants hop limit 255, RFC 6980 forbids fragments.
 func (p Packet) isNeighbourDiscovery() bool {
 	return p.IPv6 && p.Protocol == protocolICMPv6 && p.Fragment == Whole &&
-		p.ICMPv6Type >= 133 && p.ICMPv6Type <= 137 && p.HopLimit == 255
+		p.ICMPType >= 133 && p.ICMPType <= 137 && p.HopLimit == 255
 }
 
 func isLocal(e *plan.Entry) bool { return e != nil && e.Flags&cluster.FlagLocal != 0 }

@@ -26,6 +26,7 @@ func TestNamesRoundTrip(t *testing.T) {
 	}{
 		{new(model.Mode), []string{"observe", "permissive", "strict"}},
 		{new(model.Ingress), []string{"underlay", "device"}},
+		{new(model.Oversize), []string{"auto", "fragment", "icmp"}},
 	}
 	for _, test := range tests {
 		for _, name := range test.names {
@@ -42,7 +43,7 @@ func TestNamesRoundTrip(t *testing.T) {
 			t.Errorf("unknown name: %v (now %v), want an error with the choices", err, test.value)
 		}
 	}
-	for _, got := range []string{model.Mode(9).String(), model.Ingress(9).String(), model.Verdict(9).String()} {
+	for _, got := range []string{model.Mode(9).String(), model.Ingress(9).String(), model.Oversize(9).String(), model.Verdict(9).String()} {
 		if !strings.HasSuffix(got, "(9)") {
 			t.Errorf("a number without name prints as %q", got)
 		}

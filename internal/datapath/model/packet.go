@@ -28,6 +28,11 @@ type Meta struct {
 	// Datagrams are the datagrams whose first fragment was WireGuard's own. ToNetdev adds to it. A nil
 	// map remembers nothing.
 	Datagrams map[Datagram]bool
+	// Ifindex is the index of the device that the program is attached to.
+	Ifindex uint32
+	// Told are the senders that were told a moment ago that a packet is too large. ToNetdev adds to it. A
+	// nil map remembers nothing.
+	Told map[Pair]bool
 }
 
 // Segments are the packets that a large one stands for until the device.
@@ -47,6 +52,9 @@ type Datagram struct {
 	ID uint32
 }
 
+// Pair is who sends and who receives.
+type Pair struct{ Src, Dst netip.Addr }
+
 // Packet is what the decision sees of a packet.
 type Packet struct {
 	// Src and Dst are unmapped.
@@ -60,8 +68,10 @@ type Packet struct {
 	Fragment Fragment
 	// ID of the datagram; 0 unless the packet is a fragment.
 	ID uint32
-	// ICMPv6Type is 0 unless the packet shows one.
-	ICMPv6Type uint8
+	// ICMPType is the type of an ICMP or ICMPv6 message; 0 unless the packet shows one.
+	ICMPType uint8
+	// DontFragment: IPv4 with that flag, and all IPv6, which routers never cut.
+	DontFragment bool
 	// WireGuard says that this is UDP and its payload begins as WireGuard messages do. The ports
 	// are 0 unless the packet shows at least that much.
 	WireGuard        bool
@@ -95,6 +105,7 @@ const (
 
 const (
 	protocolHopByHop = 0
+	protocolICMP     = 1
 	protocolTCP      = 6
 	protocolUDP      = 17
 	protocolRouting  = 43
@@ -174,6 +185,7 @@ func (p *Packet) parseIPv4(ip []byte) Reason {
 	p.Src = netip.AddrFrom4([4]byte(ip[12:16]))
 	p.Dst = netip.AddrFrom4([4]byte(ip[16:20]))
 	p.HopLimit, p.Protocol = ip[8], ip[9]
+	p.DontFragment = ip[6]&0x40 != 0
 	moreFragments, offset := ip[6]&0x20 != 0, binary.BigEndian.Uint16(ip[6:])&0x1fff
 	switch {
 	case offset != 0:
@@ -192,7 +204,7 @@ func (p *Packet) parseIPv6(ip []byte) Reason {
 	if len(ip) < ipv6Len || ip[0]>>4 != 6 {
 		return ReasonMalformed
 	}
-	p.IPv6 = true
+	p.IPv6, p.DontFragment = true, true
 	p.Src = netip.AddrFrom16([16]byte(ip[8:24])).Unmap()
 	p.Dst = netip.AddrFrom16([16]byte(ip[24:40])).Unmap()
 	p.Protocol, p.HopLimit = ip[6], ip[7]
@@ -253,10 +265,17 @@ func (p *Packet) parseTransport(ip []byte, offset int) {
 	}
 	p.l4Offset = offset
 	switch l4 := ip[offset:]; {
-	case p.IPv6 && p.Protocol == protocolICMPv6 && len(l4) > 0:
-		p.ICMPv6Type = l4[0]
+	case p.isICMP() && len(l4) > 0:
+		p.ICMPType = l4[0]
 	case p.Protocol == protocolUDP && len(l4) >= 12:
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 		p.WireGuard = l4[8] >= 1 && l4[8] <= 4 && l4[9] == 0 && l4[10] == 0 && l4[11] == 0
 	}
+}
+
+func (p *Packet) isICMP() bool {
+	if p.IPv6 {
+		return p.Protocol == protocolICMPv6
+	}
+	return p.Protocol == protocolICMP
 }

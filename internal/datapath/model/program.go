@@ -12,6 +12,10 @@ import (
 // "warrn", locally administered. It is never on a wire.
 var HandBackMAC = [6]byte{0x02, 0x77, 0x61, 0x72, 0x72, 0x6e}
 
+// ProbePrefix has the addresses between which Warren probes its peers through the tunnel: link-local, with
+// "warren" in ASCII. No packet of others comes from and goes to it.
+var ProbePrefix = netip.MustParsePrefix("fe80:7761:7272:656e::/64")
+
 // Underlay is a device that the cluster's packets come and go by.
 type Underlay struct {
 	// MAC is zero for a device without link layer header.
@@ -50,11 +54,20 @@ func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
 		meta.Datagrams[datagram] = true
 	}
 	if result.Verdict == Tunnel {
-		result.Ifindex = config.TunnelIfindex
-		result.Frame = p.clampMSS(p.withoutTags(frame), p.plainOffset(), config)
-		result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(config.InnerMTU))
+		p.intoTunnel(&result, meta, config, lookup)
 	}
 	return result
+}
+
+// intoTunnel makes a packet fit that is to take the tunnel.
+func (p Packet) intoTunnel(result *Result, meta Meta, config Config, lookup Lookup) {
+	mtu := config.TunnelMTU(lookup.find(p.Dst))
+	result.Ifindex = config.TunnelIfindex
+	result.Frame = p.clampMSS(p.withoutTags(result.Frame), p.plainOffset(), mtu)
+	result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(mtu))
+	if result.Reason == ReasonOversize && p.tellable(lookup.find(p.Src), mtu, config.Oversize) && meta.mayTell(p) {
+		p.tell(result, meta, config, mtu)
+	}
 }
 
 // decideUnreadable has the rows of the egress table in which the addresses are not known.
@@ -94,7 +107,11 @@ func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlay
 		result.Reason = unreadable
 		return result
 	}
-	packet = p.clampMSS(packet, 0, config)
+	if ProbePrefix.Contains(p.Src) && ProbePrefix.Contains(p.Dst) {
+		result.Verdict, result.Reason = Drop, ReasonProbe
+		return result
+	}
+	packet = p.clampMSS(packet, 0, config.TunnelMTU(lookup.find(p.Src)))
 	result.Frame = packet
 	if config.Ingress == IngressDevice {
 		result.Reason = ReasonLeftOnDevice

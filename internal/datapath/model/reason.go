@@ -70,6 +70,9 @@ const (
 	ReasonNoUnderlay         Reason = 23
 	ReasonRecut              Reason = 24
 	ReasonOversize           Reason = 25
+	ReasonTooBigTold         Reason = 26
+	ReasonTooBigRefused      Reason = 27
+	ReasonProbe              Reason = 28
 )
 
 type reasonText struct {
@@ -117,7 +120,10 @@ var reasonTexts = [...]reasonText{
 	ReasonLeftOnDevice:       {"left_on_device", "decrypted, and left on the WireGuard device as configured", onTunnel, false},
 	ReasonNoUnderlay:         {"no_underlay", "decrypted, and left on the WireGuard device because no underlay device is known", onTunnel, false},
 	ReasonRecut:              {"recut", "to a peer; TCP segments too large for the tunnel, made smaller and given to the WireGuard device", onEgress, false},
-	ReasonOversize:           {"oversize", "to a peer; larger than the tunnel carries whole, given to the WireGuard device, which sends it in fragments", onEgress, false},
+	ReasonOversize:           {"oversize", "to a peer; larger than the tunnel carries whole, given to the WireGuard device, which sends it in fragments", onEgress, true},
+	ReasonTooBigTold:         {"too_big_told", "from a local pod to a peer; larger than the tunnel carries whole, sent in fragments, and the pod was told by ICMP what fits", onEgress, true},
+	ReasonTooBigRefused:      {"too_big_refused", "from a local pod to a peer; larger than the tunnel carries whole, not sent, and the pod was told by ICMP what fits", onEgress, true},
+	ReasonProbe:              {"probe", "a probe of a peer that came through the tunnel; handed to the agent", onTunnel, false},
 }
 
 // Reasons returns every reason in the order of their numbers.
@@ -161,5 +167,5 @@ func (r Reason) Programs() []Program {
 }
 
 // PerPeer reports whether the packets are also counted by peer: what leaves in clear to a peer, comes in
-// clear from one, or is dropped on the way to one.
+// clear from one, is dropped on the way to one, or does not fit into its tunnel.
 func (r Reason) PerPeer() bool { return r.known() && reasonTexts[r].perPeer }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+
+	"warren/internal/plan"
 )
 
 const (
@@ -38,14 +40,27 @@ func (p Packet) tcpHeader(frame []byte, ipOffset int) []byte {
 	return tcp[:min(int(tcp[12]>>4)*4, len(tcp))]
 }
 
-// clampMSS returns the frame with a SYN's segment size lowered to what fits into the tunnel.
-func (p Packet) clampMSS(frame []byte, ipOffset int, config Config) []byte {
-	if tcp := p.tcpHeader(frame, ipOffset); config.InnerMTU == 0 || tcp == nil || tcp[13]&tcpSYN == 0 {
+// TunnelMTU returns the largest packet in bytes that the tunnel carries whole to or from a peer, nil if it is
+// unknown; 0: nobody said.
+func (c Config) TunnelMTU(peer *plan.Entry) uint16 {
+	switch {
+	case peer == nil || peer.MTU == 0:
+		return c.InnerMTU
+	case c.InnerMTU == 0:
+		return peer.MTU
+	}
+	return min(peer.MTU, c.InnerMTU)
+}
+
+// clampMSS returns the frame with a SYN's segment size lowered to what fits into a tunnel for packets of that
+// many bytes.
+func (p Packet) clampMSS(frame []byte, ipOffset int, mtu uint16) []byte {
+	if tcp := p.tcpHeader(frame, ipOffset); mtu == 0 || tcp == nil || tcp[13]&tcpSYN == 0 {
 		return frame
 	}
 	frame = slices.Clone(frame)
 	tcp := p.tcpHeader(frame, ipOffset)
-	limit := LargestMSS(config.InnerMTU, p.IPv6)
+	limit := LargestMSS(mtu, p.IPv6)
 	for at := tcpLen; at+optionMSSBytes <= len(tcp) && tcp[at] != optionEnd; {
 		if tcp[at] == optionNOP {
 			at++

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"warren/internal/api"
+	"warren/internal/cluster"
+	"warren/internal/config"
+	"warren/internal/plan"
+)
+
+// settle is how long records that vanish are looked at before they are believed to be gone: a folder is
+// emptied file by file, and a file may be replaced by removing it first.
+const settle = 2 * time.Second
+
+func holdRule(c config.Config) plan.HoldRule {
+	return plan.HoldRule{Settle: settle, Share: c.Hold.Share, Wait: c.Hold.Wait.Duration}
+}
+
+// letGo removes the nodes whose records are believed to be gone, and says which are held back.
+func (a *agent) letGo(now time.Time) {
+	a.forget(a.departures.Due(now, len(a.world.Admission().Peers)))
+	a.showHeld(now)
+}
+
+func (a *agent) forget(gone []cluster.NodeID) {
+	changes := make([]plan.Change, 0, len(gone))
+	for _, id := range gone {
+		changes = append(changes, plan.Change{Delete: &id})
+	}
+	a.apply(changes...)
+}
+
+func (a *agent) showHeld(now time.Time) {
+	held, until := a.departures.Held()
+	var found []api.Problem
+	if len(held) > 0 {
+		found = []api.Problem{{
+			Where: "discovery",
+			Message: fmt.Sprintf("the records of %d nodes vanished together (%s); they stay peers until %s",
+				len(held), strings.Join(abbreviated(texts(held), 5), ", "), until.UTC().Format(time.RFC3339)),
+			Remedy: "bring the records back; if these machines are really gone, run warren nodes forget",
+		}}
+	}
+	a.problems.set("departures", found, now, a.Log)
+}
+
+// abbreviated returns at most n of the words and how many more there are.
+func abbreviated(list []string, n int) []string {
+	if len(list) <= n {
+		return list
+	}
+	return append(list[:n:n], fmt.Sprintf("and %d more", len(list)-n))
+}

@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warren/internal/cluster"
+)
+
+func TestDepartures(t *testing.T) {
+	rule := HoldRule{Settle: 2 * time.Second, Share: 50, Wait: 10 * time.Minute}
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	gone := func(second int, names ...string) func(*Departures) {
+		return func(d *Departures) {
+			for _, name := range names {
+				d.Gone(id(name), at(second))
+			}
+		}
+	}
+	back := func(name string) func(*Departures) { return func(d *Departures) { d.Back(id(name)) } }
+	judge := func(second int) func(*Departures) { return func(d *Departures) { d.Due(at(second), 4) } }
+	tests := []struct {
+		name   string
+		before []func(*Departures)
+		second int
+		due    []string
+		held   []string
+	}{
+		{"nothing vanished", nil, 100, nil, nil},
+		{"one machine leaves", []func(*Departures){gone(0, "n2")}, 2, []string{"n2"}, nil},
+		{"too early to judge", []func(*Departures){gone(0, "n2")}, 1, nil, nil},
+		{"half of the peers vanish", []func(*Departures){gone(0, "n2", "n3")}, 2, nil, []string{"n2", "n3"}},
+		{"all vanish, one after the other", []func(*Departures){gone(0, "n2"), gone(1, "n3", "n4", "n5")}, 2, nil, []string{"n2", "n3", "n4", "n5"}},
+		{"the records come back before they are judged", []func(*Departures){gone(0, "n2", "n3"), back("n2"), back("n3")}, 2, nil, nil},
+		{"most come back, and the rest has left", []func(*Departures){gone(0, "n2", "n3", "n4"), back("n2"), back("n3")}, 2, []string{"n4"}, nil},
+		{"held ones come back", []func(*Departures){gone(0, "n2", "n3"), judge(2), back("n2"), back("n3")}, 3, nil, nil},
+		{"another one vanishes while some are held", []func(*Departures){gone(0, "n2", "n3"), judge(2), gone(60, "n4")}, 63, nil, []string{"n2", "n3", "n4"}},
+		{"the wait is over", []func(*Departures){gone(0, "n2", "n3"), judge(2)}, 600, []string{"n2", "n3"}, nil},
+		{"one leaves after held ones came back", []func(*Departures){gone(0, "n2", "n3"), judge(2), back("n2"), back("n3"), gone(60, "n4")}, 62, []string{"n4"}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDepartures(rule)
+			for _, step := range test.before {
+				step(d)
+			}
+			if diff := cmp.Diff(test.due, names(d.Due(at(test.second), 4))); diff != "" {
+				t.Errorf("due (-want +got):\n%s", diff)
+			}
+			held, _ := d.Held()
+			if diff := cmp.Diff(test.held, names(held)); diff != "" {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeparturesReleased(t *testing.T) {
+	d := NewDepartures(HoldRule{Settle: time.Second, Share: 1, Wait: time.Hour})
+	now := time.Unix(0, 0)
+	d.Gone(id("n3"), now)
+	d.Gone(id("n2"), now)
+	d.Due(now.Add(time.Second), 2)
+	if got := names(d.Release()); !slices.Equal(got, []string{"n2", "n3"}) {
+		t.Errorf("released %v", got)
+	}
+	if _, ok := d.Next(); ok {
+		t.Error("something is left to judge")
+	}
+}
+
+func TestDeparturesWithoutHold(t *testing.T) {
+	d := NewDepartures(HoldRule{Settle: time.Second})
+	now := time.Unix(0, 0)
+	d.Gone(id("n2"), now)
+	d.Gone(id("n3"), now)
+	if got := names(d.Due(now.Add(time.Second), 2)); len(got) != 2 {
+		t.Errorf("due %v, want both", got)
+	}
+}
+
+func names(ids []cluster.NodeID) []string {
+	var list []string
+	for _, id := range ids {
+		list = append(list, id.Name)
+	}
+	return list
+}
