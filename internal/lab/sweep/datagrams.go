@@ -14,7 +14,8 @@ const (
 	// queues of a tunnel that is slower than the sender.
 	batchCount = 32
 	batchBytes = 1 << 17
-	// What did not come back is sent again in the next round, which waits twice as long.
+	batchWait  = 50 * time.Millisecond
+	// After all batches the round waits for what is late. The next one, with what is still missing, waits twice as long.
 	rounds    = 6
 	firstWait = 100 * time.Millisecond
 	// So many errors about earlier datagrams may be in the way of one.
@@ -59,9 +60,11 @@ func (d *datagrams) settle(ctx context.Context, sizes Sizes) {
 				return
 			}
 			n := batchLength(rest)
-			d.batch(rest[:n], wait)
+			d.send(rest[:n])
+			d.receive(rest[:n], batchWait)
 			rest = rest[n:]
 		}
+		d.receive(sizes, wait)
 		wait *= 2
 	}
 }
@@ -77,14 +80,17 @@ func batchLength(sizes Sizes) int {
 	return len(sizes)
 }
 
-// batch sends once and takes answers until there are none missing or none come any more.
-func (d *datagrams) batch(sizes Sizes, wait time.Duration) {
+func (d *datagrams) send(sizes Sizes) {
 	for _, size := range sizes {
 		d.outcome.tried[size] = true
-		if err := d.send(size); err != nil {
+		if err := d.sendOne(size); err != nil {
 			d.outcome.failure = err
 		}
 	}
+}
+
+// receive takes answers until none of the sizes is missing or none came for the time given.
+func (d *datagrams) receive(sizes Sizes, wait time.Duration) {
 	for len(d.outcome.pending(sizes)) > 0 {
 		_ = d.socket.SetReadDeadline(time.Now().Add(wait))
 		n, err := d.socket.Read(d.buffer)
@@ -100,9 +106,9 @@ func (d *datagrams) batch(sizes Sizes, wait time.Duration) {
 	}
 }
 
-// send sends one datagram. EMSGSIZE is about this one only where the kernel knows of a smaller MTU; otherwise it is what
+// sendOne sends one datagram. EMSGSIZE is about this one only where the kernel knows of a smaller MTU; otherwise it is what
 // an ICMP error said of an earlier one (ip(7): pending errors are passed on by the next call).
-func (d *datagrams) send(size int) error {
+func (d *datagrams) sendOne(size int) error {
 	var err error
 	for range pendingErrors {
 		if _, err = d.socket.Write(d.encode(size - d.overhead)); !errors.Is(err, unix.EMSGSIZE) {
