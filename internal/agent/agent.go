@@ -62,24 +62,28 @@ type agent struct {
 	data   *datapath.Datapath
 	folder *dir.Dir
 
-	world      *plan.World
-	departures *plan.Departures
-	probing    *probing
-	leave      *leaving   // nil while this node stays
-	have       plan.State // what the kernel has, as last read or written
-	pending    plan.Scope // what is still to be looked at
-	synced     bool
-	memory     memory
-	view       view
-	problems   problems
-	backoff    backoff
-	failures   map[string]uint64
-	rounds     uint64
-	repairs    uint64
-	written    uint64 // operations carried out
-	keyChanges uint64 // keys that nobody announced and that were accepted
-	questions  chan func()
-	watchers   watchers
+	world       *plan.World
+	departures  *plan.Departures
+	probing     *probing
+	leave       *leaving   // nil while this node stays
+	have        plan.State // what the kernel has, as last read or written
+	pending     plan.Scope // what is still to be looked at
+	watchdog    *plan.Watchdog
+	traffic     map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
+	synced      bool
+	memory      memory
+	view        view
+	problems    problems
+	backoff     backoff
+	failures    map[string]uint64
+	rounds      uint64
+	repairs     uint64
+	written     uint64 // operations carried out
+	keyChanges  uint64 // keys that nobody announced and that were accepted
+	renewals    uint64 // of peers that were stuck
+	recreations uint64 // of the device
+	questions   chan func()
+	watchers    watchers
 }
 
 // view is what the last round saw.
@@ -142,6 +146,7 @@ func open(o Options) (*agent, error) {
 		Options: o, configured: o.Config.Mode, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
 		world: plan.NewWorld(cluster.SourceDirectory, o.Config.KeyChange == config.KeyChangeHold), have: plan.NewState(), pending: plan.Scope{All: true},
 	}
+	a.watchdog = plan.NewWatchdog()
 	a.departures = plan.NewDepartures(holdRule(o.Config))
 	a.world.Watch = func(deltas []ipcache.Delta) { a.watchers.send(deltas, time.Now()) }
 	var err error

@@ -37,6 +37,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 		a.pending.All = true
 		steps = []step{
 			{"underlay", "set addresses: and underlay: in the configuration", a.observeLinks},
+			{"watchdog", "", a.treatStalls},
 			{"device", "", a.ensureDevice},
 			{"datapath", "", a.ensureDatapath},
 			{"read", "", a.readState},
@@ -238,6 +239,7 @@ func (a *agent) readState(context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.noteTraffic(actual)
 	have := plan.NewState()
 	have.Entries = entries
 	for _, peer := range actual.Peers {

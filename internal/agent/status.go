@@ -334,7 +334,7 @@ func (a *agent) metrics() (metrics.Snapshot, error) {
 	}
 	held, _ := a.departures.Held()
 	s := metrics.Snapshot{
-		NodesHeld: len(held), KeyChanges: a.keyChanges,
+		NodesHeld: len(held), KeyChanges: a.keyChanges, Renewals: a.renewals, Recreations: a.recreations,
 		Version: status.Version, Engine: status.Device.Engine, Mode: status.Mode, Ready: status.Ready, Synced: a.synced,
 		Entries: status.Entries, NodesRefused: len(a.world.Admission().Refused), Conflicts: a.world.Cache().Conflicted(),
 		Problems: len(status.Problems), Pending: a.pendingOperations(), Underlays: len(status.Underlay), DeviceMTU: status.Device.MTU,

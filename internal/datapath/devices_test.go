@@ -111,6 +111,16 @@ func (d tunDevice) next(t testing.TB, wait time.Duration) []byte {
 	return buffer[:n]
 }
 
+// nextOf returns the next packet of that many bytes; nil if none comes.
+func (d tunDevice) nextOf(t testing.TB, wait time.Duration, size int) []byte {
+	t.Helper()
+	for {
+		if packet := d.next(t, wait); packet == nil || len(packet) == size {
+			return packet
+		}
+	}
+}
+
 // drain reads and drops what there is, until the device is closed.
 func (d tunDevice) drain() {
 	_ = d.SetReadDeadline(time.Time{})

@@ -230,8 +230,13 @@ const maxFragments = 3
 func (g generator) exchange() []call {
 	program := pick(g, toNetdev, toNetdev, fromNetdev, fromTunnel)
 	l3 := program == fromTunnel || g.chance(15)
-	if program == toNetdev && g.chance(5) {
+	switch {
+	case program == toNetdev && g.chance(5):
 		return g.datagram(l3)
+	case program == toNetdev && g.chance(5):
+		return g.large(l3)
+	case program == fromTunnel && g.chance(2):
+		return []call{{program: program, in: Input{Frame: g.damage(slices.Clone(probing)), Mark: g.mark(), L3: true}}}
 	}
 	return []call{{program: program, in: Input{Frame: g.damage(g.frame(l3, g.packet())), Mark: g.mark(), L3: l3}}}
 }
@@ -251,6 +256,24 @@ func (g generator) datagram(l3 bool) []call {
 		before = append(before, in)
 	}
 	return calls
+}
+
+// large are two packets of a pod that perhaps do not fit, and whose sender is to be told once.
+func (g generator) large(l3 bool) []call {
+	packet := pick(g, narrow4, narrow6)(pick(g, 577, 1281, 1401, 1500))
+	switch g.IntN(3) {
+	case 0:
+		packet = pick(g, from4(ipv4{protocol: 1, options: make([]byte, 4*g.IntN(11))}, string(byte(g.IntN(16)))+g.long()),
+			from6(protoICMP, string(pick(g, byte(1), 127, 128, 137))+g.long()))
+	case 1:
+		packet[g.IntN(len(packet))] ^= 1 << g.IntN(8)
+	}
+	in := Input{Frame: g.frame(l3, packet), Mark: g.mark(), L3: l3}
+	if kernelRefuses(in) {
+		return nil
+	}
+	known := newMemory()
+	return []call{{program: toNetdev, in: in, known: known}, {program: toNetdev, in: in, known: known, before: []Input{in}}}
 }
 
 func (g generator) fragment(six, later bool) []byte {

@@ -24,7 +24,8 @@ type Input struct {
 // Run passes a packet through a program as it is configured, with the maps as they are, and
 // returns what the program did. Nothing is sent and nothing is counted: it is a copy of the program
 // with counters of its own that the kernel runs (BPF_PROG_RUN). That copy also remembers datagrams of its
-// own: a later fragment is WireGuard's if Run saw its first fragment less than a second ago.
+// own: a later fragment is WireGuard's if Run saw its first fragment less than a second ago. The device that it
+// runs on is the loopback, so that a pod's packet that does not fit is answered there.
 func (d *Datapath) Run(program model.Program, in Input) (model.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

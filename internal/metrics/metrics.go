@@ -26,6 +26,7 @@ type Snapshot struct {
 	Entries               int
 	NodesRefused          int
 	NodesHeld             int    // whose records vanished together
+	Renewals, Recreations uint64 // of peers and of the device, since they were stuck
 	KeyChanges            uint64 // keys that nobody announced and that were accepted
 	Conflicts             int
 	Problems              int
@@ -99,6 +100,8 @@ var (
 	refused     = describe("nodes_refused", "Records that were not admitted. Above 0, `warren nodes` names them and the remedy.")
 	held        = describe("nodes_held", "Nodes that stay peers although their records vanished, since many did at once. Above 0: bring the records back, or run `warren nodes forget`.")
 	keyChanges  = describe("key_changes_total", "Keys of known nodes that changed without announcement and were accepted, since the agent started. Each should be a machine that was rebuilt.")
+	renewals    = describe("peer_renewals_total", "Peers that were set up anew since nothing came back from them. A machine that is off, or a tunnel that was stuck: the log names it.")
+	recreations = describe("device_recreations_total", "WireGuard devices made anew since no peer answered. Growth: look at the underlay, at firewalls for the port, and at the kernel's log.")
 	conflicts   = describe("ipcache_conflicts", "Prefixes about which sources disagree. Above 0, `warren ipcache list` shows who owns them.")
 	problems    = describe("problems", "Things an operator has to mend. Above 0, `warren status` lists them.")
 	pending     = describe("pending_operations", "Changes that are not in the kernel yet. When it stays above 0, `warren status` shows the error.")
@@ -124,7 +127,7 @@ var (
 )
 
 var descriptions = []*prometheus.Desc{
-	build, ready, synced, entries, refused, held, keyChanges, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
+	build, ready, synced, entries, refused, held, keyChanges, renewals, recreations, conflicts, problems, pending, underlays, attached, mapEntries, mapMax, mtu,
 	received, sent, handshake, peerState, rtt, loss, peerMTU, packets, byteTotal, peerPackets, failures, rounds, operations, repairs,
 }
 
@@ -163,6 +166,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(refused, float64(s.NodesRefused))
 	gauge(held, float64(s.NodesHeld))
 	counter(keyChanges, s.KeyChanges)
+	counter(renewals, s.Renewals)
+	counter(recreations, s.Recreations)
 	gauge(conflicts, float64(s.Conflicts))
 	gauge(problems, float64(s.Problems))
 	gauge(pending, float64(s.Pending))

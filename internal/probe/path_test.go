@@ -143,6 +143,11 @@ func TestPathChanges(t *testing.T) {
 			func(w *wire) { w.nodes[1].dead = true; w.run(searchAgain) },
 			func(w *wire) { w.mtu = 1400; w.nodes[1].dead = false; w.run(searchPause) },
 		}, []int{1440, 1440, 1328}},
+		{"the peer falls silent during a search: the result holds, and the search is made up for", []func(w *wire){
+			func(*wire) {},
+			func(w *wire) { w.nodes[1].dead = true; w.nodes[0].peer.LargeLost(w.now); w.run(20 * time.Second) },
+			func(w *wire) { w.mtu = 1400; w.nodes[1].dead = false; w.run(searchPause + 10*time.Second) },
+		}, []int{1440, 1440, 1328}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWire(options, permissive())
@@ -159,6 +164,75 @@ func TestPathChanges(t *testing.T) {
 	}
 }
 
+// largeProbes counts the large requests of the first node in a time.
+func largeProbes(w *wire, d time.Duration) (count int) {
+	w.lose = func(from, size int) bool {
+		if from == 0 && size != MinSize {
+			count++
+		}
+		return false
+	}
+	w.run(d)
+	return count
+}
+
+// Where not even the smallest size arrives whole, fragments go on, and are no news.
+func TestNarrowPathIsNotSearchedForItsFragments(t *testing.T) {
+	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w.mtu = 1300
+	w.run(10 * time.Second)
+	w.fragments(1, 1300, time.Hour)
+	if got := largeProbes(w, 5*time.Minute); got != 0 {
+		t.Errorf("%d large probes in five minutes after the first search, want none", got)
+	}
+}
+
+// Fragments that no large probe meets give cause for one search in a minute.
+func TestFragmentsDoNotKeepTheSearchGoing(t *testing.T) {
+	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w.run(10 * time.Second)
+	searches := 0
+	w.lose = func(from, size int) bool {
+		switch {
+		case from != 0:
+		case size == MinSize:
+			w.fragments(1, 1396, time.Hour)
+		default:
+			w.fragments(1, 0, 0)
+			searches++
+		}
+		return false
+	}
+	if w.run(5 * time.Minute); searches < 3 || searches > 5 {
+		t.Errorf("%d searches in five minutes, want one in each", searches)
+	}
+}
+
+func TestNoSearchWhileThePeerIsSilent(t *testing.T) {
+	w := newWire(Options{Mode: Permissive, Kernel: Kernel{Sends: true}, Path: Path{Largest: 1440}}, permissive())
+	w.nodes[1].dead = true
+	if got := largeProbes(w, time.Hour); got != 0 {
+		t.Errorf("%d large probes to a peer that does not answer", got)
+	}
+}
+
+// After a restart of the agent the sizes are known, and not all peers are searched at once.
+func TestKnownSizesAreSearchedInTurn(t *testing.T) {
+	early := 0
+	for seed := range uint64(100) {
+		w := newWire(Options{Mode: Permissive, Seed: seed, Path: Path{Largest: 1440, Size: 1328}}, permissive())
+		if largeProbes(w, searchAgain/10) > 0 {
+			early++
+		}
+		if got := w.state(0).Size; got != 1328 && got != 1440 {
+			t.Errorf("size %d, want what was known or what was found", got)
+		}
+	}
+	if early < 3 || early > 20 {
+		t.Errorf("%d of 100 peers were searched in the first tenth of the time, want about 10", early)
+	}
+}
+
 // The same bounds again must not begin a search: an agent that sets what it wants after every change would never rest.
 func TestSamePathAgain(t *testing.T) {
 	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
@@ -169,14 +243,14 @@ func TestSamePathAgain(t *testing.T) {
 	}
 }
 
-// mostPairs bounds a search: of the sizes that halving can meet, the first, the hinted ones and the last each are
-// tried eight times at most.
+// mostPairs bounds the probes until there is a result: of the sizes that halving can meet, the first, the hinted
+// ones and the last, each is tried eight times at most; and it may begin again, when eight small probes were lost.
 func mostPairs(path Path) int {
 	sizes := 4
 	for steps := (path.Largest-smallest)/step + 2; steps > 1; steps = (steps + 1) / 2 {
 		sizes++
 	}
-	return sizes * triesAtMost
+	return 2 * sizes * triesAtMost
 }
 
 // For any path and up to 30 % loss, a search ends within a bounded number of probes, never above what the path

@@ -65,22 +65,20 @@ type Peer struct {
 	hurried uint64        // number of the first request since there was cause for haste
 	quick   uint          // requests since then; settled when one of them was answered
 	newest  uint64        // number of the youngest request that was answered
-	// The last small request, until it is answered or its time is over.
-	waiting bool
-	awaited uint64
+	waiting bool          // for any reply, until expires
 	expires time.Duration
 }
 
 // New returns the state of a peer of which nothing is known but its options.
 func New(now time.Duration, o Options) *Peer {
 	p := &Peer{
-		stance:  newStance(now, o),
-		life:    newLife(now, o.Kernel.Sends),
-		search:  newSearch(now, o.Path),
-		seed:    o.Seed,
-		epoch:   o.Epoch,
-		ticked:  now,
-		next:    now,
+		stance: newStance(now, o),
+		life:   newLife(now, o.Kernel.Sends),
+		search: newSearch(now, o.Path),
+		seed:   o.Seed,
+		epoch:  o.Epoch,
+		ticked: now,
+		next:   now,
 	}
 	if o.Path.Size != 0 && p.search.due == now { // all peers at once, after a restart, would be too much
 		p.search.due += time.Duration(p.random() * float64(searchAgain))
@@ -180,7 +178,7 @@ func (p *Peer) Reply(now time.Duration, m Message) {
 		return
 	}
 	p.life.reply(now)
-	p.waiting = p.waiting && number < p.awaited
+	p.waiting = false
 	informed := number >= p.hurried
 	if number >= p.newest { // or an older word would replace a younger one
 		p.newest = number
@@ -200,7 +198,7 @@ func (p *Peer) ask(now time.Duration, size int) Send {
 	if size == MinSize {
 		p.next = now + p.pause()
 		p.quick++
-		p.waiting, p.awaited, p.expires = true, number, now+p.requests.timer.timeout()
+		p.waiting, p.expires = true, now+p.requests.timer.timeout()
 	}
 	return Send{
 		Message: Message{Kind: Request, Nonce: p.seed + number, Size: uint16(size), Stance: p.own()},
@@ -214,7 +212,7 @@ func (p *Peer) number(m Message) uint64 { return m.Nonce - p.seed }
 // own is what this node says of itself.
 func (p *Peer) own() Stance { return p.stance.own(p.epoch) }
 
-// expire counts the awaited request as missed when its time is over, and asks a peer that used to answer again soon.
+// expire counts the last small request as missed when its time is over, and asks a peer that used to answer again soon.
 func (p *Peer) expire(now time.Duration) {
 	if !p.waiting || now < p.expires {
 		return

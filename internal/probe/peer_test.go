@@ -243,6 +243,34 @@ func TestRoundTripAndLoss(t *testing.T) {
 	}
 }
 
+// Whatever is lost, news reaches the peer soon: until it has answered a request that tells them, requests follow fast.
+func TestHasteEndsWhenThePeerKnows(t *testing.T) {
+	p := New(0, Options{Mode: Permissive, Kernel: Kernel{Sends: true}})
+	reply := func(now time.Duration, sends []Send) {
+		p.Reply(now, Message{Kind: Reply, Nonce: sends[0].Message.Nonce})
+	}
+	reply(latency, p.Tick(0))
+	now := p.Next()
+	before := p.Tick(now)
+	p.Applied(now, Kernel{Sends: true, Enforces: true})
+	reply(now+latency, before)
+	if next := p.Next(); next > now+firstPause {
+		t.Fatalf("news at %v are told at %v", now, next)
+	}
+	now = p.Next()
+	told := p.Tick(now)
+	if !told[0].Message.Enforcing {
+		t.Errorf("told %+v, not that it enforces", told[0].Message.Stance)
+	}
+	if next := p.Next(); next > now+2*firstPause {
+		t.Errorf("without an answer they are told again at %v, after %v", next, now)
+	}
+	reply(now+latency, told)
+	if next := p.Next(); next < now+defaultInterval/2 {
+		t.Errorf("when the peer knows them it is asked again at %v, after %v", next, now)
+	}
+}
+
 // Both nodes confirm and enforce whatever is lost, as long as seven of ten packets arrive, after any changes of
 // mode. Where all but a few arrive, no node ever sends in clear what the other drops.
 func TestPropertyLossDelaysOnly(t *testing.T) {

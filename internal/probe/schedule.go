@@ -131,12 +131,10 @@ func (s *Schedule[K]) Next() time.Duration {
 	return max(s.queue[0].due, s.requests.ready())
 }
 
-// requeue gives a peer its new place. One that was due and is still waiting keeps it.
+// requeue gives a peer its place among the others, after something happened to it.
 func (s *Schedule[K]) requeue(t *turn[K]) {
-	if next := t.peer.Next(); next != t.due {
-		t.due, t.order = next, s.order()
-		heap.Fix(&s.queue, t.index)
-	}
+	t.due, t.order = t.peer.Next(), s.order()
+	heap.Fix(&s.queue, t.index)
 }
 
 func (s *Schedule[K]) order() uint64 {

@@ -137,8 +137,15 @@ func (s *stance) enforce(now time.Duration) bool {
 
 // turns returns when send or enforce change next by time alone, after now; never if they do not.
 func (s *stance) turns(now time.Duration) time.Duration {
+	moments := []time.Duration{s.until}
+	switch s.mode {
+	case Observe:
+		moments = []time.Duration{s.since + withdrawGrace}
+	case Strict:
+		moments = append(moments, s.since+strictGrace)
+	}
 	next := never
-	for _, at := range []time.Duration{s.since + strictGrace, s.since + withdrawGrace, s.until} {
+	for _, at := range moments {
 		if at > now {
 			next = min(next, at)
 		}

@@ -23,12 +23,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 	n2 := c.node("n2").Addresses[0]
 	records := filepath.Join(lab.BaseDir, c.name, "nodes")
 	record, list := filepath.Join(records, "n2.yaml"), filepath.Join(records, dir.APIServerFile)
-	// n2's own agent would write its record again; its datapath stays.
-	c.must("agent", "stop", "n2")
-	text, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := ownFolder(t, c, "n2", "n1") // or it would write its record again
 	news := map[string]func(){
 		"node record": func() { write(t, record, text) },
 		"API server":  func() { write(t, list, dir.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(n2, 6443)})) },
@@ -40,7 +35,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 	for _, order := range permutations([]string{"node record", "API server", "restart"}) {
 		t.Run(strings.Join(order, ", "), func(t *testing.T) {
 			remove(t, record, list)
-			eventually(t, 5*time.Second, "n1 forgets both", func() bool {
+			eventually(t, 10*time.Second, "n1 forgets both", func() bool {
 				_, known := lookup(c, n2)
 				return !known
 			})
@@ -59,6 +54,27 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 			c.mustVerify(3, "--class", "host-host", "--from", "n1", "--to", "n2", "--family", "ipv4")
 		})
 	}
+}
+
+// ownFolder gives a node's agent a folder of its own, with the records of others, and returns its record.
+func ownFolder(t *testing.T, c *testLab, node string, others ...string) (record []byte) {
+	t.Helper()
+	l := c.open()
+	own := filepath.Join(lab.BaseDir, c.name, node, "nodes")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(others, node) {
+		text, err := os.ReadFile(l.RecordPath(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(own, name+".yaml"), text)
+		record = text
+	}
+	c.must("agent", "stop", node)
+	startAgent(t, c, node, "--dir-path", own)
+	return record
 }
 
 // lookup is `warren ipcache get` on n1.

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"warren/internal/lab"
 )
 
 // TestFullMap: a map without room is an alarm that names the option to raise. What is in it stays in
@@ -17,7 +14,7 @@ import (
 func TestFullMap(t *testing.T) {
 	c := up(t, "fullmap", "--nodes", "2", "--pods", "1")
 	c.must("agent", "stop", "n1")
-	stop := startAgent(t, c, "--facts", twelve, "--ipcache-max-addresses", "16")
+	stop := startAgent(t, c, "n1", "--facts", twelve, "--ipcache-max-addresses", "16")
 	c.run("join", "--wait", "5s") // n1 does not become ready
 	eventually(t, 20*time.Second, "the alarm", func() bool { return strings.Contains(problems(c, "n1"), "raise ipcache.max-addresses") })
 	if c.status("n1").Ready {
@@ -32,7 +29,7 @@ func TestFullMap(t *testing.T) {
 	c.mustVerify(48, "--from", "n1,n2", "--to", "n1,n2")
 	stop()
 
-	startAgent(t, c, "--facts", twelve, "--ipcache-max-addresses", "64")
+	startAgent(t, c, "n1", "--facts", twelve, "--ipcache-max-addresses", "64")
 	eventually(t, 20*time.Second, "the end of the alarm", func() bool { return c.status("n1").Ready && problems(c, "n1") == "" })
 	c.mustVerify(144)
 }
@@ -40,12 +37,11 @@ func TestFullMap(t *testing.T) {
 // twelve addresses of nobody fill a map of 16, with the two addresses of each of two nodes.
 const twelve = "192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5,192.0.2.6,192.0.2.7,192.0.2.8,192.0.2.9,192.0.2.10,192.0.2.11,192.0.2.12"
 
-// startAgent runs n1's agent with flags of its own, until stop or the end of the test.
-func startAgent(t testing.TB, c *testLab, flags ...string) (stop func()) {
+// startAgent runs a node's agent with flags of its own, until stop or the end of the test.
+func startAgent(t testing.TB, c *testLab, node string, flags ...string) (stop func()) {
 	t.Helper()
-	config := filepath.Join(lab.BaseDir, c.name, "n1", "config.yaml")
 	ctx, cancel := context.WithCancel(context.Background())
-	args := append([]string{"lab", "exec", "--name", c.name, "n1", "--", warren, "agent", "--config", config}, flags...)
+	args := append([]string{"lab", "exec", "--name", c.name, node, "--", warren, "agent", "--config", c.open().ConfigPath(node)}, flags...)
 	command := exec.CommandContext(ctx, warren, args...)
 	var log bytes.Buffer
 	command.Stderr = &log
@@ -56,11 +52,11 @@ func startAgent(t testing.TB, c *testLab, flags ...string) (stop func()) {
 		cancel()
 		_ = command.Wait()
 		if t.Failed() {
-			t.Logf("agent of n1 with %s:\n%s", strings.Join(flags, " "), log.String())
+			t.Logf("agent of %s with %s:\n%s", node, strings.Join(flags, " "), log.String())
 		}
 	}
 	t.Cleanup(stop)
-	eventually(t, 30*time.Second, "the agent answers", func() bool { return c.status("n1").PID != 0 })
+	eventually(t, 30*time.Second, "the agent answers", func() bool { return c.status(node).PID != 0 })
 	return stop
 }
 

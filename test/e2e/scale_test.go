@@ -36,7 +36,7 @@ func BenchmarkAgentAtScale(b *testing.B) {
 	flags := []string{"--ipcache-max-addresses", "400000", "--ipcache-max-prefixes", "65536"}
 	for b.Loop() {
 		start := time.Now()
-		stop := startAgent(b, c, flags...)
+		stop := startAgent(b, c, "n1", flags...)
 		waitReady(b, c)
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-ready")
 		pid := c.status("n1").PID
@@ -56,7 +56,7 @@ func BenchmarkAgentAtScale(b *testing.B) {
 		stop()
 
 		start = time.Now()
-		stop = startAgent(b, c, flags...)
+		stop = startAgent(b, c, "n1", flags...)
 		waitReady(b, c)
 		b.ReportMetric(time.Since(start).Seconds(), "s-restart")
 		pid = c.status("n1").PID

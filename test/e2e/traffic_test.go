@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -119,5 +120,83 @@ func (s *stream) finish(t *testing.T) {
 	}
 	if len(lost) > 0 {
 		t.Errorf("stream %s: %d of %d packets lost, the first is number %d", s.name, len(lost), s.sent, lost[0])
+	}
+}
+
+// conversation is a TCP connection on which numbered lines are answered, one after the other.
+type conversation struct {
+	name    string
+	client  net.Conn
+	rounds  int
+	problem error
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+// answerLimit is how long an answer may take: TCP sends again what was lost, so that a loss is a delay.
+const answerLimit = 10 * time.Second
+
+// startConversation connects and begins to talk.
+func startConversation(t *testing.T, from, to end) *conversation {
+	t.Helper()
+	c := &conversation{name: fmt.Sprintf("%s to %s", from.address, to.address), stop: make(chan struct{})}
+	var listener net.Listener
+	err := netns.Do(to.namespace, func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.address, 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.running.Go(func() {
+		server, err := listener.Accept()
+		if err == nil {
+			_, _ = io.Copy(server, server)
+			_ = server.Close()
+		}
+	})
+	err = netns.Do(from.namespace, func() (err error) {
+		c.client, err = net.DialTimeout("tcp", listener.Addr().String(), answerLimit)
+		return err
+	})
+	_ = listener.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.running.Go(c.talk)
+	return c
+}
+
+func (c *conversation) talk() {
+	defer c.client.Close()
+	answer := make([]byte, 4)
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-time.After(interval):
+		}
+		said := binary.BigEndian.AppendUint32(nil, uint32(c.rounds))
+		_ = c.client.SetDeadline(time.Now().Add(answerLimit))
+		if _, c.problem = c.client.Write(said); c.problem != nil {
+			return
+		}
+		if _, c.problem = io.ReadFull(c.client, answer); c.problem != nil {
+			return
+		}
+		if c.rounds++; string(answer) != string(said) {
+			c.problem = fmt.Errorf("said % x, got % x", said, answer)
+			return
+		}
+	}
+}
+
+// finish ends the conversation and reports whether it broke off.
+func (c *conversation) finish(t *testing.T) {
+	t.Helper()
+	close(c.stop)
+	c.running.Wait()
+	if c.problem != nil || c.rounds < 10 {
+		t.Errorf("conversation %s: after %d answers: %v", c.name, c.rounds, c.problem)
 	}
 }

@@ -34,15 +34,26 @@
 // relaxed; neither kernel nor userspace WireGuard does.)
 //
 // What goes to the WireGuard device is made to fit, where that can be done without anybody noticing, when
-// Config.InnerMTU says what fits:
+// Config.TunnelMTU of the destination says what fits:
 //
 //	a SYN or SYN-ACK                           its segment size is lowered, never raised
 //	fits                                       redirected
 //	TCP that the kernel has yet to cut (GSO)   recut: into smaller segments, of the same bytes
+//	of a pod, not to be fragmented (below)     auto: too_big_told; icmp: too_big_refused
 //	all others                                 oversize: the encrypted packet leaves in fragments
 //
 // A segment size is not touched behind an AH, whose sum covers it. What comes out of the WireGuard device is
-// clamped as well: the peer does not know how large this node's packets may be.
+// clamped as well, to what the tunnel carries to the source: the peer does not know how large this node's packets
+// may be.
+//
+// A pod is told by an ICMP error as a router in front of a narrower link would send it. With
+// OversizeAuto the packet is sent all the same, and nothing is lost. The error has the packet's
+// destination as its source, since the route to that leads by the very device that the packet was about
+// to leave by: strict reverse-path filters let it in there, dressed as what is handed back. Told are
+// sources that are this node's but not its own addresses, whose packet may not be fragmented (IPv4 with DF,
+// IPv6), that is no later fragment and no ICMP error itself, and did not go to many. Nobody is told
+// less than every host takes: 576 bytes in IPv4, 1280 in IPv6. Source and destination are told once in 100
+// ms; between, the packet is as any other.
 //
 // # Ingress of an underlay device (from_netdev)
 //
@@ -65,6 +76,7 @@
 //
 //	configuration                              reason           verdict
 //	not readable                               not_ip, malformed   pass: the IP layer drops it
+//	source and destination in ProbePrefix      probe            drop, after the agent got a copy
 //	ingress: device                            left_on_device   pass
 //	no underlay device is known                no_underlay      pass
 //	all others                                 decrypted        hand back to the ingress of the underlay

@@ -36,7 +36,7 @@ func (p Packet) smallestMTU() uint16 {
 // isICMPError: no error is the answer to one (RFC 1122 3.2.2, RFC 4443 2.4 e).
 func (p Packet) isICMPError() bool {
 	switch {
-	case p.Fragment == LaterFragment || !p.isICMP():
+	case !p.isICMP():
 		return false
 	case p.IPv6:
 		return p.ICMPType < 128 || p.ICMPType == 137
