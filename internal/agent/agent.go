@@ -303,14 +303,17 @@ func (a *agent) untilDue() time.Duration {
 	if at, ok := a.departures.Next(); ok {
 		next = min(next, time.Until(at))
 	}
-	if a.leave != nil {
-		next = min(next, leaveStep)
+	if a.leave != nil || len(a.world.Admission().Candidates) > 0 {
+		next = min(next, soon)
 	}
 	if at, stale := a.memory.due(); a.synced && stale {
 		next = min(next, time.Until(at))
 	}
 	return max(0, min(next, a.probing.next(a.world.Cache().Len())-monotonic()))
 }
+
+// soon is when to look again at what waits for answers of peers.
+const soon = 200 * time.Millisecond
 
 // doDue does what comes by itself.
 func (a *agent) doDue() {
@@ -319,6 +322,7 @@ func (a *agent) doDue() {
 	now := monotonic()
 	a.probe(now)
 	a.settle(now)
+	a.releaseKeys(now)
 }
 
 // take applies an event, and those that wait behind it, in one step.
@@ -363,6 +367,9 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 func (a *agent) sync() {
 	if !a.synced {
 		a.synced = true
+		if !a.memory.told {
+			a.apply(a.setAPIServers(nil)) // there are none any more
+		}
 		for _, id := range a.world.Remembered() {
 			a.departures.Gone(id, time.Now())
 		}

@@ -93,7 +93,11 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 	if program == model.ProgramFromNetdev {
 		judge = model.FromNetdev
 	}
-	byModel := judge(frame, model.Meta{}, constants, a.lookup)
+	servers := map[netip.AddrPort]bool{}
+	for _, server := range a.memory.apiServers {
+		servers[server] = true
+	}
+	byModel := judge(frame, model.Meta{}, constants, model.World{Lookup: a.lookup, Servers: servers, Exemptions: exemptions(a.Config)})
 	byKernel, err := a.data.Run(program, datapath.Input{Frame: frame})
 	if err != nil {
 		return api.Step{}, err

@@ -155,7 +155,7 @@ func TestFactsThroughTheKernel(t *testing.T) {
 // compare runs one packet through the model and the kernel.
 func (f *follower) compare(src, dst string) error {
 	frame := packetFor(api.Question{Source: netip.MustParseAddr(src), Destination: netip.MustParseAddr(dst), Protocol: "udp", Port: 53})
-	want := model.ToNetdev(frame, model.Meta{}, constants, f.lookup)
+	want := model.ToNetdev(frame, model.Meta{}, constants, model.World{Lookup: f.lookup})
 	got, err := f.data.Run(model.ProgramToNetdev, datapath.Input{Frame: frame})
 	if err != nil {
 		return err

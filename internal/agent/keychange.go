@@ -14,7 +14,7 @@ func (a *agent) releaseKeys(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
 		fresh, _ := record.CurrentKey()
 		old, known := a.keyOf(record.ID)
-		if !known || !a.answers(fresh.Public, now) || !a.silent(old, now) {
+		if !known || !a.answers(fresh.Public, now) || !a.silent(old, fresh.Public, now) {
 			continue
 		}
 		a.Log.Warn("a node's key has changed without announcement; the new one answers, and the old one does not",
@@ -40,26 +40,24 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 	return known && peer.State(now).Phase == probe.Confirmed
 }
 
-// silent reports whether the peer was asked and does not answer, or has not answered yet.
-func (a *agent) silent(key cluster.PublicKey, now time.Duration) bool {
-	peer, known := a.probing.peers[key]
-	if !known {
-		return false
-	}
-	state := peer.State(now)
-	unanswered := state.Phase == probe.Configured && now-state.Since > silentAfter
-	return unanswered || state.Phase == probe.Stale || state.Phase == probe.Down
-}
-
-// silentAfter is how long a peer that never answered this agent is waited for.
+// silentAfter is how long the old key may take to answer when it is asked because there is a new one.
 const silentAfter = 2 * time.Second
+
+// silent reports whether the old key has not answered since it was asked because of the new one.
+func (a *agent) silent(old, fresh cluster.PublicKey, now time.Duration) bool {
+	peer, known := a.probing.peers[old]
+	since, asked := a.probing.doubted[fresh]
+	return known && asked && now-since >= silentAfter && peer.State(now).Replied < since
+}
 
 // askAgain has the present keys of nodes with a held one asked at once.
 func (a *agent) askAgain(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
-		key, _ := a.keyOf(record.ID)
-		if !a.probing.doubted[key] && a.probing.do(key, func(peer *probe.Peer) { peer.Ask(now) }) {
-			a.probing.doubted[key] = true
+		fresh, _ := record.CurrentKey()
+		old, _ := a.keyOf(record.ID)
+		_, asked := a.probing.doubted[fresh.Public]
+		if !asked && a.probing.do(old, func(peer *probe.Peer) { peer.Ask(now) }) {
+			a.probing.doubted[fresh.Public] = now
 		}
 	}
 }

@@ -29,10 +29,7 @@ type leaving struct {
 	before   config.Mode
 }
 
-const (
-	defaultPatience = 30 * time.Second
-	leaveStep       = 200 * time.Millisecond
-)
+const defaultPatience = 30 * time.Second
 
 // beginLeave announces that this node leaves. A second one changes nothing.
 func (a *agent) beginLeave(ctx context.Context, patience time.Duration) error {

@@ -23,8 +23,9 @@ const (
 
 // memory is the snapshot on disk: what the next agent, perhaps after a reboot, begins with.
 type memory struct {
-	apiServers []netip.AddrPort
-	stale      bool // the file is not what is known now
+	apiServers []netip.AddrPort // as discovery says, or an earlier run until it does
+	told       bool             // discovery has said where they are
+	stale      bool             // the file is not what is known now
 	saved      time.Time
 	failed     bool                       // the last write did
 	keys       map[cluster.PublicKey]bool // of the peers in the file
@@ -61,6 +62,7 @@ func (a *agent) remember() {
 	}
 	a.Log.Info("the snapshot of an earlier run counts until discovery is synced", "peers", len(last.Peers), "api_servers", len(last.APIServers))
 	a.memory.wrote(last.Peers)
+	a.memory.apiServers = last.APIServers
 	a.apply(
 		plan.Change{Remember: last.Peers},
 		plan.Change{Statement: &plan.Statement{Source: cluster.SourceRestored, Resource: plan.APIServers, Facts: plan.APIServerFacts(last.APIServers)}},
@@ -69,6 +71,8 @@ func (a *agent) remember() {
 
 // setAPIServers takes in where the API server is reached.
 func (a *agent) setAPIServers(servers []netip.AddrPort) plan.Change {
+	a.memory.told = true
+	a.view.complete = a.view.complete && slices.Equal(servers, a.memory.apiServers) // the datapath has them too
 	if !slices.Equal(servers, a.memory.apiServers) {
 		a.memory.apiServers, a.memory.stale = servers, true
 	}

@@ -49,8 +49,8 @@ type probing struct {
 	// touched are peers of which something may have changed since settle looked, at settled.
 	touched map[cluster.PublicKey]bool
 	settled time.Duration
-	// doubted are keys that were asked again because their node has another one.
-	doubted map[cluster.PublicKey]bool
+	// doubted has for keys that are held back when their node's present key was asked because of them.
+	doubted map[cluster.PublicKey]time.Duration
 	// applied are peers whose path is being written.
 	applied map[cluster.PublicKey]probe.Kernel
 }
@@ -72,7 +72,7 @@ func newProbing(own cluster.PublicKey) *probing {
 		started: monotonic(), own: probe.Address(own),
 		peers: map[cluster.PublicKey]*probed{}, keys: map[netip.Addr]cluster.PublicKey{},
 		schedule: probe.NewSchedule[cluster.PublicKey](probe.ScheduleOptions{}),
-		doubted:  map[cluster.PublicKey]bool{}, touched: map[cluster.PublicKey]bool{}, applied: map[cluster.PublicKey]probe.Kernel{},
+		doubted:  map[cluster.PublicKey]time.Duration{}, touched: map[cluster.PublicKey]bool{}, applied: map[cluster.PublicKey]probe.Kernel{},
 	}
 }
 
@@ -121,6 +121,8 @@ func (a *agent) adoptPaths() {
 	a.probing.adopted = map[cluster.PublicKey]plan.Path{}
 	for prefix, key := range a.have.AllowedIPs {
 		entry := a.have.Entries[prefix]
+		// The older version, whose maps are not read, has encrypted to all that the device knows.
+		entry.Send = entry.Send || a.data.Migrating()
 		if path := (plan.Path{MTU: entry.MTU, Send: entry.Send, Enforce: entry.Enforce}); path != (plan.Path{}) {
 			a.probing.adopted[key] = path
 		}
@@ -302,7 +304,6 @@ func (a *agent) settle(now time.Duration) {
 	}
 	clear(p.touched)
 	a.apply(plan.Change{Paths: paths})
-	a.releaseKeys(now)
 	a.showNarrow()
 }
 
@@ -322,7 +323,7 @@ func (a *agent) logPhase(key cluster.PublicKey, peer *probed, state probe.State)
 
 func (a *agent) pathOf(key cluster.PublicKey, state probe.State) plan.Path {
 	peer := a.probing.peers[key]
-	path := plan.Path{}
+	path := plan.Path{Send: state.Send, Enforce: state.Enforce && !peer.leaving}
 	if a.Config.MTU == 0 {
 		path.MTU = uint16(state.Size)
 		if state.Size == 0 {

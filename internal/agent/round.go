@@ -42,6 +42,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			{"datapath", "", a.ensureDatapath},
 			{"read", "", a.readState},
 			steps[0],
+			{"takeover", "", a.takeOver},
 			steps[1],
 			{"record", "make the folder of records writable for the agent", a.publish},
 		}
@@ -177,13 +178,33 @@ func (a *agent) ensureDevice(ctx context.Context) error {
 	return errors.Join(a.wg.Configure(want, a.key), a.probing.use(link.Index))
 }
 
-// ensureDatapath loads the programs as configured and attaches them to the underlay and the device.
+// ensureDatapath loads the programs as configured and attaches them to the underlay and the device. Those of
+// an older version go on until takeOver.
 func (a *agent) ensureDatapath(ctx context.Context) error {
+	if a.data.Migrating() {
+		return nil
+	}
+	return a.attachDatapath(ctx)
+}
+
+// takeOver replaces the programs of an older version once the maps of this one have what they need.
+func (a *agent) takeOver(ctx context.Context) error {
+	if !a.data.Migrating() || !a.synced {
+		return nil
+	}
+	a.Log.Info("the programs take over from an older version")
+	return a.attachDatapath(ctx)
+}
+
+func (a *agent) attachDatapath(ctx context.Context) error {
 	constants, err := a.constants()
 	if err != nil {
 		return err
 	}
 	mode := a.datapathMode()
+	if err := errors.Join(a.data.SetServers(a.memory.apiServers), a.data.SetExemptions(exemptions(a.Config))); err != nil {
+		return err
+	}
 	if err := a.data.Configure(constants); err != nil {
 		return err
 	}
@@ -222,11 +243,20 @@ func (a *agent) constants() (model.Config, error) {
 	c := a.Config
 	constants := model.Config{
 		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, TunnelIfindex: a.view.link.Index, PrimaryUnderlay: a.view.primary,
-		InnerMTU: uint16(a.wantDevice().MTU),
+		InnerMTU: uint16(a.wantDevice().MTU), Exemptions: len(c.Exempt) > 0,
 	}
 	err := errors.Join(constants.Mode.UnmarshalText([]byte(a.datapathMode())), constants.Ingress.UnmarshalText([]byte(c.Ingress)),
 		constants.Oversize.UnmarshalText([]byte(c.Oversize)))
 	return constants, err
+}
+
+// exemptions is what the configuration leaves in clear, in the words of the datapath.
+func exemptions(c config.Config) []model.Exemption {
+	var list []model.Exemption
+	for _, e := range c.Exempt {
+		list = append(list, model.Exemption(e))
+	}
+	return list
 }
 
 // readState reads what the kernel has. What differs from what this agent had put there is drift.

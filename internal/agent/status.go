@@ -124,7 +124,7 @@ func (a *agent) peers(actual wireguard.Actual) []api.Peer {
 // addPath adds what is known of the way to a peer.
 func (a *agent) addPath(status *api.Peer, key cluster.PublicKey) {
 	path := a.world.Routes().Paths[key]
-	status.Encrypting = status.Installed && a.Config.Mode != config.ModeObserve
+	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != config.ModeObserve, path.Enforce && a.Config.Mode == config.ModeStrict
 	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.view.link.MTU))), probe.Unknown.String()
 	peer, known := a.probing.peers[key]
 	if !known {

@@ -164,7 +164,10 @@ func (d *Datapath) Sync(ctx context.Context, underlays []Underlay, tunnel uint32
 		problems = append(problems, d.ensure(step.hook, step.l3))
 	}
 	problems = append(problems, d.detachOthers(want), d.forgetUnderlays(underlays))
-	return errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	return d.forgetOlder()
 }
 
 type attachStep struct {

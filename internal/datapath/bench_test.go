@@ -23,7 +23,7 @@ func filled(b *testing.B, size int) *Datapath {
 }
 
 func manyEntries(size int) []PrefixEntry {
-	entry := plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr("10.0.0.2"), Key: 1, HasPair: true}
+	entry := plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr("10.0.0.2"), Key: 1, HasPair: true, Send: true}
 	entries := make([]PrefixEntry, 0, 2*size)
 	for i := range size {
 		exact := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -19,14 +20,23 @@ import (
 //	n5  key 2         10.0.0.5           behind it 10.244.2.64/28, inside the prefix of n2; by device 7
 //	n6  key 1         10.0.0.6           by device 5, which is L3
 //	n7  key 1         10.0.0.7           behind it 10.244.7.0/24 fd00:244:7::/64, with a tunnel for 1400 bytes
+//	n8  key 1         10.0.0.8 fd00::8   not confirmed; behind it 10.244.8.0/24
+//	n9  key 1         10.0.0.9           is sent to, but may send in clear
 //	groups of n2      239.1.0.0/16 ff05::/16
+//
+// All others are confirmed. Every machine has an API server; exempt are SNMP, IPIP, and all of and for
+// 10.244.2.80/28 and the nodes' port 9100 of TCP.
 func testEntries() []PrefixEntry {
 	const node, local = cluster.FlagNode, cluster.FlagLocal
 	entry := func(prefix string, e plan.Entry) PrefixEntry {
 		return PrefixEntry{Prefix: netip.MustParsePrefix(prefix), Entry: e}
 	}
 	peer := func(endpoint string, key cluster.KeyID, flags cluster.Flags, underlay uint32) plan.Entry {
-		return plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr(endpoint), Key: key, HasPair: true, Flags: flags, Underlay: underlay}
+		return plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr(endpoint), Key: key, HasPair: true, Flags: flags, Underlay: underlay, Send: true, Enforce: true}
+	}
+	not := func(e plan.Entry, sent bool) plan.Entry {
+		e.Send, e.Enforce = sent, false
+		return e
 	}
 	narrow := func(e plan.Entry) plan.Entry {
 		e.MTU = 1400
@@ -52,8 +62,33 @@ func testEntries() []PrefixEntry {
 		entry("10.0.0.7/32", narrow(peer("10.0.0.7", 1, node, 0))),
 		entry("10.244.7.0/24", narrow(peer("10.0.0.7", 1, 0, 0))),
 		entry("fd00:244:7::/64", narrow(peer("10.0.0.7", 1, 0, 0))),
+		entry("10.0.0.8/32", not(peer("10.0.0.8", 1, node, 0), false)),
+		entry("fd00::8/128", not(peer("fd00::8", 1, node, 0), false)),
+		entry("10.244.8.0/24", not(peer("10.0.0.8", 1, 0, 0), false)),
+		entry("10.0.0.9/32", not(peer("10.0.0.9", 1, node, 0), true)),
 		entry("239.1.0.0/16", peer("10.0.0.2", 1, 0, 0)),
 		entry("ff05::/16", peer("10.0.0.2", 1, 0, 0)),
+	}
+}
+
+func testServers() []netip.AddrPort {
+	var servers []netip.AddrPort
+	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.8", "10.0.0.9", "fd00::1", "fd00::8"} {
+		servers = append(servers, netip.AddrPortFrom(netip.MustParseAddr(address), 6443))
+	}
+	return servers
+}
+
+func testExemptions() []model.Exemption {
+	exempt := func(prefix string, protocol uint8, port uint16) model.Exemption {
+		return model.Exemption{Prefix: netip.MustParsePrefix(prefix), Protocol: protocol, Port: port}
+	}
+	return []model.Exemption{
+		exempt("0.0.0.0/0", 4, 0),
+		exempt("10.0.0.0/8", protoUDP, 161),
+		exempt("10.0.0.0/24", protoTCP, 9100),
+		exempt("10.244.2.80/28", 0, 0),
+		exempt("fd00:244:2::/64", protoTCP, 9100),
 	}
 }
 
@@ -77,7 +112,7 @@ func modelUnderlays(underlays []Underlay) map[uint32]model.Underlay {
 }
 
 // lookupIn is the longest prefix match by looking at everything.
-func lookupIn(entries []PrefixEntry) model.Lookup {
+func lookupIn(entries []PrefixEntry) func(netip.Addr) (plan.Entry, bool) {
 	return func(addr netip.Addr) (best plan.Entry, found bool) {
 		longest := -1
 		for _, e := range entries {
@@ -99,6 +134,9 @@ func openCluster(t testing.TB) *Datapath {
 	if err := d.writeUnderlays(testUnderlays()); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(d.SetServers(testServers()), d.SetExemptions(testExemptions())); err != nil {
+		t.Fatal(err)
+	}
 	return d
 }
 
@@ -115,12 +153,20 @@ func newMemory() memory {
 // runModel is the model's Run.
 func runModel(program model.Program, in Input, config model.Config, known memory) model.Result {
 	meta := model.Meta{Mark: in.Mark, L3: in.L3, Ifindex: loopback, Datagrams: known.datagrams, Told: known.told}
-	lookup := lookupIn(testEntries())
+	world := model.World{
+		Lookup:     lookupIn(testEntries()),
+		Servers:    map[netip.AddrPort]bool{},
+		Exemptions: testExemptions(),
+		Underlays:  modelUnderlays(testUnderlays()),
+	}
+	for _, server := range testServers() {
+		world.Servers[server] = true
+	}
 	switch program {
 	case model.ProgramToNetdev:
-		return model.ToNetdev(in.Frame, meta, config, lookup)
+		return model.ToNetdev(in.Frame, meta, config, world)
 	case model.ProgramFromNetdev:
-		return model.FromNetdev(in.Frame, meta, config, lookup)
+		return model.FromNetdev(in.Frame, meta, config, world)
 	}
-	return model.FromTunnel(in.Frame, meta, config, lookup, modelUnderlays(testUnderlays()))
+	return model.FromTunnel(in.Frame, meta, config, world)
 }

@@ -56,13 +56,16 @@ type Datapath struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex // guards what follows
+	older    []layout   // of attached programs that are still to be replaced
 	config   model.Config
 	programs map[variant]*ebpf.Program // loaded with config; nil before Configure
 	probes   map[variant]*probe        // copies for Run, loaded with config
 }
 
 // Open adopts the maps and attachments below options.Dir, or creates the maps. Attached programs
-// go on as they are until Configure.
+// go on as they are until Configure. See Migrating for what an older version of Warren left.
+//
+// Errors: ErrIncompatible when another version left what this one cannot take over.
 func Open(options Options) (*Datapath, error) {
 	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	hooks, others, err := newAttachers(options)
@@ -73,10 +76,17 @@ func Open(options Options) (*Datapath, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := onBPFFS(options.Dir); err != nil {
+		return nil, err
+	}
+	older, err := olderLayouts(options.Dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := makeFolders(options.Dir); err != nil {
 		return nil, err
 	}
-	if err := otherLayouts(options.Dir); err != nil {
+	if err := shareMaps(spec, older, mapsFolder(options.Dir)); err != nil {
 		return nil, err
 	}
 	opened, err := openMaps(spec, options.Dir, map[string]uint32{
@@ -86,7 +96,7 @@ func Open(options Options) (*Datapath, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Datapath{spec: spec, maps: opened, hooks: hooks, others: others, logger: options.Logger}, nil
+	return &Datapath{spec: spec, maps: opened, hooks: hooks, others: others, logger: options.Logger, older: older}, nil
 }
 
 // Close lets go of the kernel objects. All that is pinned stays, and programs stay attached.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"warren/internal/cluster"
+	"warren/internal/datapath/model"
 	"warren/internal/plan"
 )
 
@@ -70,6 +71,8 @@ func validKey(prefix netip.Prefix) error {
 const (
 	entryFlags   = uint8(cluster.FlagNode | cluster.FlagLocal)
 	entryHasPair = uint8(4)
+	entrySend    = uint8(8)
+	entryEnforce = uint8(16)
 )
 
 // entryValue is struct entry.
@@ -116,6 +119,12 @@ func entryValueOf(entry plan.Entry) entryValue {
 		value.Endpoint, value.Key = addressOf(entry.Endpoint), uint8(entry.Key)
 		value.Flags |= entryHasPair
 	}
+	if entry.Send {
+		value.Flags |= entrySend
+	}
+	if entry.Enforce {
+		value.Flags |= entryEnforce
+	}
 	return value
 }
 
@@ -128,6 +137,8 @@ func (v entryValue) entry() plan.Entry {
 		Key:      cluster.KeyID(v.Key),
 		Flags:    cluster.Flags(v.Flags & entryFlags),
 		HasPair:  v.Flags&entryHasPair != 0,
+		Send:     v.Flags&entrySend != 0,
+		Enforce:  v.Flags&entryEnforce != 0,
 	}
 }
 
@@ -150,6 +161,26 @@ type peerReason struct {
 	Program  uint8
 	Reason   uint8
 	Pad      [6]uint8
+}
+
+// server is struct server.
+type server struct {
+	Address address
+	Port    [2]byte // network byte order
+	Pad     [2]uint8
+}
+
+// exemption is struct exemption.
+type exemption struct {
+	Protocol uint8
+	Pad      uint8
+	Port     uint16
+}
+
+// exemptions is struct exemptions.
+type exemptions struct {
+	Count uint32
+	List  [model.MaxExemptions]exemption
 }
 
 // pair is struct pair.

@@ -32,6 +32,8 @@ func TestLayout(t *testing.T) {
 		{mapExact, address{}, exactValue{}},
 		{mapPrefix, prefixKey{}, entryValue{}},
 		{mapUnderlays, uint32(0), underlayValue{}},
+		{mapServers, server{}, uint32(0)},
+		{mapExemptions, prefixKey{}, exemptions{}},
 		{mapReasons, uint32(0), counterValue{}},
 		{mapPeerReasons, peerReason{}, counterValue{}},
 		{mapDatagrams, datagram{}, uint64(0)},
@@ -137,6 +139,8 @@ func TestEntryValueRoundTrip(t *testing.T) {
 		{"own address", plan.Entry{Identity: 1, Flags: cluster.FlagNode | cluster.FlagLocal}},
 		{"peer", plan.Entry{Identity: 6, Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 255, HasPair: true, Underlay: 1 << 31}},
 		{"peer with a smaller tunnel", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, MTU: 65535}},
+		{"confirmed peer", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Send: true}},
+		{"peer that encrypts all", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Enforce: true}},
 		{"explicitly not encrypted", plan.Entry{Endpoint: netip.MustParseAddr("2001:db8::1"), HasPair: true}},
 	}
 	for _, test := range tests {

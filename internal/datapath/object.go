@@ -45,16 +45,14 @@ func (v variant) name() string {
 
 // variables are the values of the constants in bpf/config.h.
 func (v variant) variables(config model.Config, report bool) map[string]any {
-	linkLen, reportByte := uint8(etherLen), uint8(0)
+	linkLen := uint8(etherLen)
 	if v.l3 {
 		linkLen = 0
-	}
-	if report {
-		reportByte = 1
 	}
 	return map[string]any{
 		"link_header_len":  linkLen,
 		"mode":             uint8(config.Mode),
+		"exempting":        byteOf(config.Exemptions),
 		"ingress_mode":     uint8(config.Ingress),
 		"mark_mask":        config.MarkMask,
 		"mark_value":       config.Mark,
@@ -63,8 +61,15 @@ func (v variant) variables(config model.Config, report bool) map[string]any {
 		"primary_underlay": config.PrimaryUnderlay,
 		"inner_mtu":        config.InnerMTU,
 		"oversize":         uint8(config.Oversize),
-		"report_verdict":   reportByte,
+		"report_verdict":   byteOf(report),
 	}
+}
+
+func byteOf(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // load puts one program into the kernel: the only one of the returned collection, under its name in

@@ -203,7 +203,8 @@ func pick[T any](g generator, choices ...T) T { return choices[g.IntN(len(choice
 func (g generator) config() model.Config {
 	mask := pick(g, uint32(0x10), 0x10, 0xff, 0xf0000000)
 	return model.Config{
-		Mark: mask & 0x90000010, MarkMask: mask,
+		Exemptions: g.chance(50),
+		Mark:       mask & 0x90000010, MarkMask: mask,
 		Port:            pick(g, uint16(51880), 51880, 53),
 		TunnelIfindex:   pick(g, uint32(9), 9, 9, 0),
 		PrimaryUnderlay: pick(g, uint32(2), 5, 0, 77),
@@ -235,6 +236,8 @@ func (g generator) exchange() []call {
 		return g.datagram(l3)
 	case program == toNetdev && g.chance(5):
 		return g.large(l3)
+	case program != fromTunnel && g.chance(8):
+		return []call{{program: program, in: Input{Frame: g.damage(g.frame(l3, g.toServer())), L3: l3}}}
 	case program == fromTunnel && g.chance(2):
 		return []call{{program: program, in: Input{Frame: g.damage(slices.Clone(probing)), Mark: g.mark(), L3: true}}}
 	}
@@ -274,6 +277,21 @@ func (g generator) large(l3 bool) []call {
 	}
 	known := newMemory()
 	return []call{{program: toNetdev, in: in, known: known}, {program: toNetdev, in: in, known: known, before: []Input{in}}}
+}
+
+// toServer is between a server, or one beside it, and any of the cluster; or the answer.
+func (g generator) toServer() []byte {
+	server := pick(g, testServers()...).Addr()
+	ends, ports := [2]string{server.String(), g.address(server.Is6())}, [2]uint16{6443, pick(g, 6443, uint16(g.Uint32()))}
+	if g.chance(50) {
+		ports = [2]uint16{ports[1], ports[0]}
+	}
+	from := g.IntN(2)
+	packet := tcp(ports[from], ports[1-from])
+	if server.Is6() {
+		return ipv6{src: ends[from], dst: ends[1-from], next: protoTCP}.wrap(packet)
+	}
+	return ipv4{src: ends[from], dst: ends[1-from], protocol: protoTCP, fragment: pick(g, uint16(0), 0, 0, dontFragment, flagMore)}.wrap(packet)
 }
 
 func (g generator) fragment(six, later bool) []byte {
@@ -353,13 +371,13 @@ func (g generator) ipv6() []byte {
 }
 
 func (g generator) protocol() uint8 {
-	return pick(g, uint8(protoUDP), protoUDP, protoUDP, protoTCP, protoICMP, protoICMP, 1, 50, uint8(g.Uint32()))
+	return pick(g, uint8(protoUDP), protoUDP, protoUDP, protoTCP, protoTCP, protoICMP, protoICMP, 1, 4, 50, 132, uint8(g.Uint32()))
 }
 
 func (g generator) transport(protocol uint8) []byte {
 	switch protocol {
 	case protoUDP:
-		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, uint16(g.Uint32())) }
+		port := func() uint16 { return pick(g, uint16(51880), 51880, 53, 161, uint16(g.Uint32())) }
 		return udp(port(), port(), pick(g, transportMessage, transportMessage, "\x01\x00\x00\x00", "\x05\x00\x00\x00.", "\x04\x00\x01\x00.", "\x04", "", g.long(), g.long()))
 	case protoICMP:
 		return append(icmp6(pick(g, uint8(132), 133, 134, 135, 136, 137, 138, 128, 1)), pick(g, "", "", g.long())...)
@@ -367,7 +385,8 @@ func (g generator) transport(protocol uint8) []byte {
 		return append([]byte{uint8(g.IntN(16))}, g.long()...)
 	}
 	if g.chance(50) {
-		return tcp(uint16(g.Uint32()), uint16(g.Uint32()))
+		port := func() uint16 { return pick(g, uint16(6443), 9100, uint16(g.Uint32())) }
+		return tcp(port(), port())
 	}
 	return g.syn()
 }

@@ -46,8 +46,8 @@ type probe struct {
 	program    *ebpf.Program
 }
 
-// sharedWithProbes are the maps that say whose addresses are whose.
-var sharedWithProbes = []string{mapExact, mapPrefix, mapUnderlays}
+// sharedWithProbes are the maps that decisions are made by.
+var sharedWithProbes = []string{mapExact, mapPrefix, mapUnderlays, mapServers, mapExemptions}
 
 // probe loads the copy of a program once per configuration.
 func (d *Datapath) probe(v variant) (*probe, error) {

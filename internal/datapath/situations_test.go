@@ -328,7 +328,6 @@ func ingressSituations() []situation {
 		clears("handed back, whatever it is", handedBackInput(Input{Frame: arp}, 0x10), 0),
 		ingress("clear from a peer's pod", v4(reply), model.ReasonClearFromPeer),
 		ingress("clear from a peer's pod, IPv6", v6(reply6), model.ReasonClearFromPeer),
-		ingress("clear from a peer's pod in strict mode", v4(reply), model.ReasonClearFromPeer).when(strict),
 		ingress("clear from a peer, tagged", Input{Frame: tagged(typeIPv4, reply, typeVLAN)}, model.ReasonClearFromPeer),
 		ingress("clear from a peer without link layer", raw(reply), model.ReasonClearFromPeer),
 		ingress("clear from a peer, marks of others", Input{Frame: ethernet(typeIPv4, reply), Mark: 0x4002}, model.ReasonClearFromPeer),
@@ -413,7 +412,7 @@ func TestEveryReasonHasASituation(t *testing.T) {
 }
 
 func situations() []situation {
-	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), sizeSituations(), tooBigSituations())
+	return slices.Concat(egressSituations(), ingressSituations(), tunnelSituations(), sizeSituations(), tooBigSituations(), confirmSituations())
 }
 
 // TestSituationsInModel needs no kernel.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -17,6 +16,8 @@ const (
 	mapExact       = "ipcache_exact"
 	mapPrefix      = "ipcache_prefix"
 	mapUnderlays   = "underlays"
+	mapServers     = "servers"
+	mapExemptions  = "exempt_prefixes"
 	mapReasons     = "reasons"
 	mapPeerReasons = "peer_reasons"
 	mapDatagrams   = "own_datagrams"
@@ -25,7 +26,10 @@ const (
 	mapArrivals    = "arrivals"
 )
 
-var pinnedMaps = []string{mapExact, mapPrefix, mapUnderlays, mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals}
+var pinnedMaps = []string{
+	mapExact, mapPrefix, mapUnderlays, mapServers, mapExemptions,
+	mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals,
+}
 
 // The options that a user raises when a map is full.
 const (
@@ -48,9 +52,6 @@ func mapsFolder(dir string) string {
 
 // makeFolders creates the folders of the pins.
 func makeFolders(dir string) error {
-	if err := onBPFFS(dir); err != nil {
-		return err
-	}
 	for _, folder := range []string{mapsFolder(dir), filepath.Join(dir, linksFolder)} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("create the folder for pins: %w", err)
@@ -78,22 +79,6 @@ func onBPFFS(dir string) error {
 		}
 		return nil
 	}
-}
-
-// otherLayouts returns an error when another version of Warren left maps that this one cannot read.
-func otherLayouts(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("read the folder of pins: %w", err)
-	}
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), mapsFolderPrefix) && entry.Name() != filepath.Base(mapsFolder(dir)) {
-			return fmt.Errorf("%w: %s is there, this version needs layout %d; run the version that made it, "+
-				"or `warren cleanup` first (nothing is encrypted until the agent is back)",
-				ErrIncompatible, filepath.Join(dir, entry.Name()), LayoutVersion)
-		}
-	}
-	return nil
 }
 
 // openMaps adopts the pinned maps, or creates and pins them.

@@ -18,6 +18,8 @@ type State struct {
 	Heard bool
 	Peer  Stance
 
+	// Replied is when it answered last; 0 if never, and when it was adopted if that was all.
+	Replied time.Duration
 	// RTT is the smoothed round-trip time, LastRTT that of the last reply; 0: no reply yet.
 	RTT, LastRTT time.Duration
 	// Lost of the last Requests that were answered or are out of time; at most 32.
@@ -49,6 +51,9 @@ func (p *Peer) State(now time.Duration) State {
 		Searching: p.search.running,
 	}
 	s.Phase, s.Since = p.life.phase(now)
+	if p.life.alive {
+		s.Replied = p.life.replied
+	}
 	s.Lost, s.Requests = p.requests.loss(now)
 	if s.Size != 0 && !s.Narrow {
 		s.PathMTU = s.Size + p.search.Overhead

@@ -33,6 +33,9 @@ volatile const __u8 link_header_len = 14;
 /* One of enum mode. */
 volatile const __u8 mode = MODE_OBSERVE;
 
+/* Nonzero: there may be exemptions. */
+volatile const __u8 exempting = 0;
+
 /* Where decrypted packets go on: one of enum ingress. */
 volatile const __u8 ingress_mode = INGRESS_UNDERLAY;
 

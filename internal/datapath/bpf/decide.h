@@ -84,6 +84,12 @@ static __always_inline bool is_neighbour_discovery(const struct packet *pkt)
 	       pkt->hop_limit == ND_HOP_LIMIT && pkt->fragment == FRAGMENT_NONE;
 }
 
+/* Asked of packets of a peer that is not confirmed: only strict mode needs an exception. */
+static __always_inline bool is_bootstrap(const struct packet *pkt)
+{
+	return mode == MODE_STRICT && pkt->server;
+}
+
 /* to_netdev, for what parse() could not read. */
 static __always_inline struct verdict decide_unreadable(enum reason reason)
 {
@@ -113,12 +119,18 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 		return verdict(ACTION_PASS, REASON_NOT_CLUSTER);
 	if (is_local(dst))
 		return verdict(ACTION_PASS, REASON_LOCAL_DESTINATION);
+	if (pkt->exempt)
+		return verdict(ACTION_PASS, REASON_EXEMPT);
 	if (!has_pair(dst))
-		return pass_unless_strict(REASON_NO_PAIR);
+		return is_local(src) && is_bootstrap(pkt) ? verdict(ACTION_PASS, REASON_BOOTSTRAP)
+							  : pass_unless_strict(REASON_NO_PAIR);
 	if (dst->key == 0)
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
 	if (!is_local(src))
 		return pass_unless_strict(REASON_SOURCE_NOT_ALLOWED);
+	if (!(dst->flags & ENTRY_SEND))
+		return is_bootstrap(pkt) ? verdict(ACTION_PASS, REASON_BOOTSTRAP)
+					 : pass_unless_strict(REASON_NOT_CONFIRMED);
 	if (mode == MODE_OBSERVE)
 		return verdict(ACTION_PASS, REASON_WOULD_REDIRECT);
 	if (tunnel_ifindex == 0)
@@ -129,26 +141,34 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 /*
  * from_netdev: a packet that came in by an underlay device and was not handed back. The mirror of
  * decide_egress() at the sender: what that one would have encrypted must not come in clear.
+ *
+ * A later fragment of UDP shows no port. It passes, for it is worth nothing without its first
+ * fragment, and of those only WireGuard's pass.
  */
 static __always_inline struct verdict
 decide_ingress(const struct packet *pkt, const struct entry *src, const struct entry *dst)
 {
 	if (is_neighbour_discovery(pkt))
 		return verdict(ACTION_PASS, REASON_NEIGHBOUR_DISCOVERY);
-	if (pkt->wireguard && pkt->dport == wireguard_port)
+	if (pkt->wireguard && pkt->dport == wireguard_port && (!dst || dst->flags & ENTRY_NODE))
 		return verdict(ACTION_PASS, REASON_ENCRYPTED_IN);
 	if (!src || !dst)
 		return verdict(ACTION_PASS, REASON_NOT_CLUSTER);
 	if (is_local(src))
 		return verdict(ACTION_PASS, REASON_LOCAL_SOURCE);
+	if (pkt->exempt)
+		return verdict(ACTION_PASS, REASON_EXEMPT);
 	if (src->flags & ENTRY_NODE && pkt->fragment == FRAGMENT_LATER &&
 	    pkt->protocol == IPPROTO_UDP)
 		return verdict(ACTION_PASS, REASON_UDP_FRAGMENT_IN);
 	if (!has_pair(src))
-		return verdict(ACTION_PASS, REASON_NO_PAIR);
+		return is_bootstrap(pkt) ? verdict(ACTION_PASS, REASON_BOOTSTRAP)
+					 : pass_unless_strict(REASON_NO_PAIR);
 	if (src->key == 0 || (has_pair(dst) && dst->key == 0))
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
-	return verdict(ACTION_PASS, REASON_CLEAR_FROM_PEER);
+	if (src->flags & ENTRY_ENFORCE)
+		return pass_unless_strict(REASON_CLEAR_FROM_PEER);
+	return verdict(ACTION_PASS, is_bootstrap(pkt) ? REASON_BOOTSTRAP : REASON_CLEAR_FROM_PEER);
 }
 
 /*

@@ -30,6 +30,8 @@ enum entry_flag {
 	ENTRY_NODE = 1,	    /* belongs to a machine itself */
 	ENTRY_LOCAL = 2,    /* belongs to this node, or lives behind it */
 	ENTRY_HAS_PAIR = 4, /* endpoint and key are an opinion */
+	ENTRY_SEND = 8,	    /* the peer is known to decrypt */
+	ENTRY_ENFORCE = 16, /* the peer is known to encrypt */
 };
 
 struct entry {
@@ -84,6 +86,34 @@ struct datagram {
 };
 _Static_assert(sizeof(struct datagram) == 36, "struct datagram");
 
+/*
+ * Their maps have room for twice as many, since new ones are written before old ones are removed.
+ */
+#define MAX_SERVERS    1024
+#define MAX_EXEMPTIONS 64
+
+/* A port that a node needs before it is confirmed. */
+struct server {
+	struct address address;
+	__be16 port;
+	__u8 pad[2];
+};
+_Static_assert(sizeof(struct server) == 20, "struct server");
+
+struct exemption {
+	__u8 protocol; /* 0: every one */
+	__u8 pad;
+	__u16 port; /* host byte order, 0: every one */
+};
+_Static_assert(sizeof(struct exemption) == 4, "struct exemption");
+
+/* What is exempt of the packets from or to a prefix, with what is of the prefixes around it. */
+struct exemptions {
+	__u32 count;
+	struct exemption list[MAX_EXEMPTIONS];
+};
+_Static_assert(sizeof(struct exemptions) == 4 + 4 * MAX_EXEMPTIONS, "struct exemptions");
+
 /* Who sends and who receives. */
 struct pair {
 	struct address src;
@@ -132,6 +162,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct underlay);
 } underlays SEC(".maps");
+
+/* API servers and etcd, which a node of a strict cluster talks to before it is confirmed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * MAX_SERVERS);
+	__type(key, struct server);
+	__type(value, __u32);
+} servers SEC(".maps");
+
+/* What passes in clear. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * MAX_EXEMPTIONS);
+	__type(key, struct prefix_key);
+	__type(value, struct exemptions);
+} exempt_prefixes SEC(".maps");
 
 /* Every way out of every program: index program * REASON_MAX + reason. */
 struct {

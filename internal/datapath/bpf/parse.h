@@ -16,6 +16,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "config.h"
 #include "maps.h"
 #include "reason.h"
 
@@ -58,11 +59,17 @@ struct packet {
 	/* What follows needs the layer 4 header; zero when that is not in this packet. */
 	__u8 icmp_type; /* of ICMP in IPv4, of ICMPv6 in IPv6 */
 	bool wireguard; /* UDP whose payload begins as WireGuard messages do */
-	__u16 sport;	/* of such a datagram, host byte order */
+	/*
+	 * Host byte order. Of WireGuard, and where an exemption or a server may be meant, of TCP,
+	 * UDP and SCTP.
+	 */
+	__u16 sport;
 	__u16 dport;
 
-	/* Filled in by the program: the first fragment of this datagram was WireGuard's own. */
-	bool own_datagram;
+	/* Filled in by the program where it matters. */
+	bool own_datagram; /* the first fragment of this datagram was WireGuard's own */
+	bool exempt;	   /* an exemption is about the packet */
+	bool server;	   /* whole TCP from or to the port of a server */
 };
 
 struct vlan_tag {
@@ -128,6 +135,12 @@ static __always_inline bool is_icmp(const struct packet *pkt)
 	return pkt->protocol == (pkt->ethertype == ETH_P_IP ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
+static __always_inline bool has_ports(const struct packet *pkt)
+{
+	return pkt->protocol == IPPROTO_TCP || pkt->protocol == IPPROTO_UDP ||
+	       pkt->protocol == IPPROTO_SCTP;
+}
+
 /* Read the layer 4 header as far as a decision may need it. */
 static __always_inline void parse_transport(struct __sk_buff *skb, __u32 offset, struct packet *pkt)
 {
@@ -137,10 +150,12 @@ static __always_inline void parse_transport(struct __sk_buff *skb, __u32 offset,
 		bpf_skb_load_bytes(skb, offset, &pkt->icmp_type, sizeof(pkt->icmp_type));
 		return;
 	}
-	if (pkt->protocol != IPPROTO_UDP || bpf_skb_load_bytes(skb, offset, &udp, sizeof(udp)))
+	if (pkt->protocol == IPPROTO_UDP && !bpf_skb_load_bytes(skb, offset, &udp, sizeof(udp)))
+		pkt->wireguard = udp.type >= 1 && udp.type <= 4 &&
+				 !(udp.reserved[0] | udp.reserved[1] | udp.reserved[2]);
+	else if ((mode != MODE_STRICT && !exempting) || !has_ports(pkt) ||
+		 bpf_skb_load_bytes(skb, offset, &udp, sizeof(udp.sport) + sizeof(udp.dport)))
 		return;
-	pkt->wireguard = udp.type >= 1 && udp.type <= 4 &&
-			 !(udp.reserved[0] | udp.reserved[1] | udp.reserved[2]);
 	pkt->sport = bpf_ntohs(udp.sport);
 	pkt->dport = bpf_ntohs(udp.dport);
 }

@@ -30,7 +30,7 @@ enum reason {
 	REASON_NOT_CLUSTER = 6,
 	/* to an address of this node or behind it; passes */
 	REASON_LOCAL_DESTINATION = 7,
-	/* in the cluster, but nobody said how it is reached; in clear, in strict mode dropped on egress */
+	/* in the cluster, but nobody said how it is reached; in clear, in strict mode dropped */
 	REASON_NO_PAIR = 8,
 	/* in the cluster, and configured not to be encrypted; in clear */
 	REASON_KEY_ZERO = 9,
@@ -50,9 +50,9 @@ enum reason {
 	REASON_HANDED_BACK = 16,
 	/* a WireGuard message for this node's port; passes */
 	REASON_ENCRYPTED_IN = 17,
-	/* later fragment of a UDP datagram from a machine of the cluster: its first fragment was judged; passes */
+	/* later fragment of a UDP datagram from a machine of the cluster, which is worth nothing without its first fragment, and that is judged; passes */
 	REASON_UDP_FRAGMENT_IN = 18,
-	/* claims to come from a peer, in clear, though it should have been encrypted; passes */
+	/* claims to come from a peer, in clear, though it should have been encrypted; passes, in strict mode dropped once the peer is known to encrypt */
 	REASON_CLEAR_FROM_PEER = 19,
 	/* came in with an address of this node or behind it as its source; passes */
 	REASON_LOCAL_SOURCE = 20,
@@ -72,6 +72,12 @@ enum reason {
 	REASON_TOO_BIG_REFUSED = 27,
 	/* a probe of a peer that came through the tunnel; handed to the agent */
 	REASON_PROBE = 28,
+	/* to a peer that has not proved yet that it can decrypt; in clear, in strict mode dropped */
+	REASON_NOT_CONFIRMED = 29,
+	/* strict mode: TCP between the port of an API server or etcd and a node that is not confirmed yet; in clear */
+	REASON_BOOTSTRAP = 30,
+	/* between addresses of the cluster, and exempted by the configuration; in clear */
+	REASON_EXEMPT = 31,
 	REASON_MAX = 64, /* room for reasons to come */
 };
 
@@ -89,6 +95,9 @@ static inline __attribute__((always_inline)) bool reason_names_peer(enum reason 
 	case REASON_OVERSIZE:
 	case REASON_TOO_BIG_TOLD:
 	case REASON_TOO_BIG_REFUSED:
+	case REASON_NOT_CONFIRMED:
+	case REASON_BOOTSTRAP:
+	case REASON_EXEMPT:
 		return true;
 	default:
 		return false;

@@ -58,6 +58,47 @@ static __always_inline void remember_datagram(const struct packet *pkt)
 	bpf_map_update_elem(&own_datagrams, &key, &now, BPF_ANY);
 }
 
+static __always_inline bool is_server(const struct address *address, __u16 port)
+{
+	struct server key = {.address = *address, .port = bpf_htons(port)};
+
+	return bpf_map_lookup_elem(&servers, &key) != NULL;
+}
+
+/* Whether an exemption for the address of one of its ends is about the packet. */
+static __noinline bool is_exempt_for(const struct address *address, const struct packet *pkt)
+{
+	struct prefix_key key = {.prefixlen = 128, .address = *address};
+	const struct exemptions *found = bpf_map_lookup_elem(&exempt_prefixes, &key);
+	__u32 i;
+
+	for (i = 0; found && i < MAX_EXEMPTIONS && i < found->count; i++) {
+		const struct exemption *exemption = &found->list[i];
+
+		if (exemption->protocol && exemption->protocol != pkt->protocol)
+			continue;
+		if (!exemption->port || exemption->port == pkt->sport ||
+		    exemption->port == pkt->dport)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Look up what a decision may need about a packet to or from a peer, who is confirmed when its
+ * entry has that flag.
+ */
+static __always_inline void inform(struct packet *pkt, const struct entry *peer, __u8 confirmed)
+{
+	if (is_local(peer))
+		return;
+	if (exempting)
+		pkt->exempt = is_exempt_for(&pkt->src, pkt) || is_exempt_for(&pkt->dst, pkt);
+	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & confirmed) &&
+	    pkt->protocol == IPPROTO_TCP && pkt->fragment == FRAGMENT_NONE)
+		pkt->server = is_server(&pkt->dst, pkt->dport) || is_server(&pkt->src, pkt->sport);
+}
+
 /* Tell the BPF_PROG_RUN that asked what was decided. */
 static __always_inline void report(struct __sk_buff *skb, struct verdict verdict, __u32 ifindex)
 {
@@ -126,6 +167,8 @@ int to_netdev(struct __sk_buff *skb)
 			dst = lookup_entry(&pkt.dst, &dst_entry);
 		if (dst && !src)
 			src = lookup_entry(&pkt.src, &src_entry);
+		if (dst)
+			inform(&pkt, dst, ENTRY_SEND);
 		result = decide_egress(&pkt, src, dst);
 	}
 
@@ -172,7 +215,10 @@ static __always_inline void remember_path(const struct packet *pkt, const struct
 		bpf_map_update_elem(&path_fragments, &pkt->src, &fragment, BPF_ANY);
 }
 
-/* Ingress of an underlay device: counts, and takes the mark off what from_tunnel handed back. */
+/*
+ * Ingress of an underlay device: takes the mark off what from_tunnel handed back, and refuses what
+ * should not have come in clear.
+ */
 SEC("tc")
 int from_netdev(struct __sk_buff *skb)
 {
@@ -189,12 +235,15 @@ int from_netdev(struct __sk_buff *skb)
 	}
 	unreadable = parse(skb, link_header_len, &pkt);
 	if (unreadable) {
-		result = verdict(ACTION_PASS, unreadable);
+		result = unreadable == REASON_VLAN_TOO_DEEP ? pass_unless_strict(unreadable)
+							    : verdict(ACTION_PASS, unreadable);
 		goto out;
 	}
 	src = lookup_entry(&pkt.src, &src_entry);
 	if (src)
 		dst = lookup_entry(&pkt.dst, &dst_entry);
+	if (src && dst)
+		inform(&pkt, src, ENTRY_ENFORCE);
 	result = decide_ingress(&pkt, src, dst);
 	if (result.reason == REASON_ENCRYPTED_IN && pkt.fragment == FRAGMENT_FIRST)
 		remember_path(&pkt, src);
@@ -202,7 +251,7 @@ out:
 	count(PROGRAM_FROM_NETDEV, result.reason, skb->len);
 	count_peer(PROGRAM_FROM_NETDEV, result.reason, src, skb->len);
 	report(skb, result, 0);
-	return TC_ACT_UNSPEC;
+	return result.action == ACTION_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /* The underlay device that a decrypted packet would have come in by, or NULL. */

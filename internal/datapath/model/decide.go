@@ -126,8 +126,10 @@ type Config struct {
 	// peer; the entry of a peer may say less. 0: nobody said, and what no entry says is left alone.
 	InnerMTU uint16
 	Oversize Oversize
-	Mode     Mode
-	Ingress  Ingress
+	// Exemptions says that there may be some; without, none is looked for.
+	Exemptions bool
+	Mode       Mode
+	Ingress    Ingress
 }
 
 // Verdict is what becomes of a packet.
@@ -156,10 +158,6 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 // Decide judges a packet that is about to leave by an underlay device: the first table of the package
 // comment, below the rows that Parse decides. A nil entry means that the address is unknown.
 func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
-	strict := Pass
-	if config.Mode == Strict {
-		strict = Drop
-	}
 	switch {
 	case p.looksEncrypted(config) && isLocal(src) && isNode(src):
 		return Pass, ReasonEncrypted
@@ -169,40 +167,67 @@ func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 		return Pass, ReasonNotCluster
 	case isLocal(dst):
 		return Pass, ReasonLocalDestination
+	case p.Exempt:
+		return Pass, ReasonExempt
+	case !dst.HasPair && isLocal(src) && p.isBootstrap(config):
+		return Pass, ReasonBootstrap
 	case !dst.HasPair:
-		return strict, ReasonNoPair
+		return config.unlessStrict(), ReasonNoPair
 	case dst.Key == cluster.NoEncryption:
 		return Pass, ReasonKeyZero
 	case !isLocal(src):
-		return strict, ReasonSourceNotAllowed
+		return config.unlessStrict(), ReasonSourceNotAllowed
+	case !dst.Send && p.isBootstrap(config):
+		return Pass, ReasonBootstrap
+	case !dst.Send:
+		return config.unlessStrict(), ReasonNotConfirmed
 	case config.Mode == Observe:
 		return Pass, ReasonWouldRedirect
 	case config.TunnelIfindex == 0:
-		return strict, ReasonNoTunnel
+		return config.unlessStrict(), ReasonNoTunnel
 	}
 	return Tunnel, ReasonRedirected
 }
 
 // decideIngress judges a packet that came in by an underlay device without Warren's mark.
-func decideIngress(p Packet, src, dst *plan.Entry, config Config) Reason {
+func decideIngress(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 	switch {
 	case p.isNeighbourDiscovery():
-		return ReasonNeighbourDiscovery
-	case p.WireGuard && p.DstPort == config.Port:
-		return ReasonEncryptedIn
+		return Pass, ReasonNeighbourDiscovery
+	case p.WireGuard && p.DstPort == config.Port && (src == nil || dst == nil || isNode(dst)):
+		return Pass, ReasonEncryptedIn
 	case src == nil || dst == nil:
-		return ReasonNotCluster
+		return Pass, ReasonNotCluster
 	case isLocal(src):
-		return ReasonLocalSource
+		return Pass, ReasonLocalSource
+	case p.Exempt:
+		return Pass, ReasonExempt
 	case isNode(src) && p.Protocol == protocolUDP && p.Fragment == LaterFragment:
-		return ReasonUDPFragmentIn
+		return Pass, ReasonUDPFragmentIn
+	case !src.HasPair && p.isBootstrap(config):
+		return Pass, ReasonBootstrap
 	case !src.HasPair:
-		return ReasonNoPair
+		return config.unlessStrict(), ReasonNoPair
 	case src.Key == cluster.NoEncryption, dst.HasPair && dst.Key == cluster.NoEncryption:
-		return ReasonKeyZero
+		return Pass, ReasonKeyZero
+	case src.Enforce:
+		return config.unlessStrict(), ReasonClearFromPeer
+	case p.isBootstrap(config):
+		return Pass, ReasonBootstrap
 	}
-	return ReasonClearFromPeer
+	return Pass, ReasonClearFromPeer
 }
+
+// unlessStrict is the verdict on what only strict mode drops.
+func (c Config) unlessStrict() Verdict {
+	if c.Mode == Strict {
+		return Drop
+	}
+	return Pass
+}
+
+// isBootstrap is asked of packets of a peer that is not confirmed: only strict mode needs an exception.
+func (p Packet) isBootstrap(config Config) bool { return p.Server && config.Mode == Strict }
 
 func (c Config) marked(mark uint32) bool { return mark&c.MarkMask == c.Mark }
 

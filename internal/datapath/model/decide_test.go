@@ -50,9 +50,9 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
-// world is a node, a peer, and a peer that is not to be encrypted to.
-func world(addr netip.Addr) (plan.Entry, bool) {
-	peer := plan.Entry{Endpoint: netip.MustParseAddr("10.0.0.2"), Key: 1, HasPair: true}
+// lookup knows a node, a peer, and a peer that is not to be encrypted to.
+func lookup(addr netip.Addr) (plan.Entry, bool) {
+	peer := plan.Entry{Endpoint: netip.MustParseAddr("10.0.0.2"), Key: 1, HasPair: true, Send: true}
 	switch {
 	case addr == netip.MustParseAddr("10.0.0.1"), addr == netip.MustParseAddr("fd00::1"):
 		return plan.Entry{Flags: cluster.FlagLocal | cluster.FlagNode}, true
@@ -72,7 +72,7 @@ func FuzzToNetdev(f *testing.F) {
 		results := map[model.Mode]model.Result{}
 		for _, mode := range []model.Mode{model.Observe, model.Permissive, model.Strict} {
 			config := model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, TunnelIfindex: 9, Mode: mode}
-			results[mode] = model.ToNetdev(frame, meta, config, world)
+			results[mode] = model.ToNetdev(frame, meta, config, model.World{Lookup: lookup})
 		}
 		if !bytes.Equal(frame, before) {
 			t.Error("the input was changed")
@@ -94,7 +94,7 @@ func checkStrict(t *testing.T, frame []byte, meta model.Meta, r model.Result) {
 	if unreadable != 0 || r.Verdict != model.Pass {
 		return
 	}
-	entry, known := world(packet.Dst)
+	entry, known := lookup(packet.Dst)
 	exempt := r.Reason == model.ReasonEncrypted || r.Reason == model.ReasonNeighbourDiscovery
 	if known && entry.Flags&cluster.FlagLocal == 0 && !exempt {
 		t.Errorf("passes as %v to %v", r.Reason, packet.Dst)

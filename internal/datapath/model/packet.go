@@ -72,12 +72,16 @@ type Packet struct {
 	ICMPType uint8
 	// DontFragment: IPv4 with that flag, and all IPv6, which routers never cut.
 	DontFragment bool
-	// WireGuard says that this is UDP and its payload begins as WireGuard messages do. The ports
-	// are 0 unless the packet shows at least that much.
-	WireGuard        bool
+	// WireGuard says that this is UDP and its payload begins as WireGuard messages do.
+	WireGuard bool
+	// SrcPort and DstPort are those of TCP, UDP and SCTP; 0 unless the packet shows them.
 	SrcPort, DstPort uint16
 	// OwnDatagram says of a later fragment that its datagram began as an own WireGuard packet.
 	OwnDatagram bool
+	// Exempt says that an exemption is about this packet.
+	Exempt bool
+	// Server says that this is whole TCP from or to the port of a server that nodes need to begin.
+	Server bool
 
 	tags     int // VLAN tags, in the frame and aside
 	ipOffset int // where the IP header starts in the frame
@@ -113,6 +117,7 @@ const (
 	protocolAH       = 51
 	protocolICMPv6   = 58
 	protocolDestOpts = 60
+	protocolSCTP     = 132
 	protocolMobility = 135
 	protocolHIP      = 139
 	protocolShim6    = 140
@@ -264,13 +269,19 @@ func (p *Packet) parseTransport(ip []byte, offset int) {
 		return
 	}
 	p.l4Offset = offset
-	switch l4 := ip[offset:]; {
-	case p.isICMP() && len(l4) > 0:
+	l4 := ip[offset:]
+	if p.isICMP() && len(l4) > 0 {
 		p.ICMPType = l4[0]
-	case p.Protocol == protocolUDP && len(l4) >= 12:
-		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
-		p.WireGuard = l4[8] >= 1 && l4[8] <= 4 && l4[9] == 0 && l4[10] == 0 && l4[11] == 0
 	}
+	if p.hasPorts() && len(l4) >= 4 {
+		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
+	}
+	p.WireGuard = p.Protocol == protocolUDP && len(l4) >= 12 &&
+		l4[8] >= 1 && l4[8] <= 4 && l4[9] == 0 && l4[10] == 0 && l4[11] == 0
+}
+
+func (p *Packet) hasPorts() bool {
+	return p.Protocol == protocolTCP || p.Protocol == protocolUDP || p.Protocol == protocolSCTP
 }
 
 func (p *Packet) isICMP() bool {

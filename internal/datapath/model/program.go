@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-
-	"warren/internal/plan"
 )
 
 // HandBackMAC is the source address of decrypted packets that are handed back to an Ethernet device:
@@ -23,9 +21,6 @@ type Underlay struct {
 	L3  bool
 }
 
-// Lookup returns the entry of an unmapped address: its own, else that of the longest prefix.
-type Lookup func(netip.Addr) (plan.Entry, bool)
-
 // Result is what a program did with a packet.
 type Result struct {
 	Verdict Verdict
@@ -40,7 +35,7 @@ type Result struct {
 }
 
 // ToNetdev is the program on the egress of an underlay device.
-func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
+func ToNetdev(frame []byte, meta Meta, config Config, world World) Result {
 	result := Result{Mark: meta.Mark, Frame: frame}
 	p, unreadable := Parse(frame, meta)
 	if unreadable != 0 {
@@ -49,23 +44,24 @@ func ToNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
 	}
 	datagram := Datagram{Src: p.Src, Dst: p.Dst, ID: p.ID}
 	p.OwnDatagram = p.Fragment == LaterFragment && meta.Datagrams[datagram]
-	result.Verdict, result.Reason = Decide(p, lookup.find(p.Src), lookup.find(p.Dst), config)
+	world.inform(&p, config)
+	result.Verdict, result.Reason = Decide(p, world.find(p.Src), world.find(p.Dst), config)
 	if result.Reason == ReasonEncrypted && p.Fragment == FirstFragment && meta.Datagrams != nil {
 		meta.Datagrams[datagram] = true
 	}
 	if result.Verdict == Tunnel {
-		p.intoTunnel(&result, meta, config, lookup)
+		p.intoTunnel(&result, meta, config, world)
 	}
 	return result
 }
 
 // intoTunnel makes a packet fit that is to take the tunnel.
-func (p Packet) intoTunnel(result *Result, meta Meta, config Config, lookup Lookup) {
-	mtu := config.TunnelMTU(lookup.find(p.Dst))
+func (p Packet) intoTunnel(result *Result, meta Meta, config Config, world World) {
+	mtu := config.TunnelMTU(world.find(p.Dst))
 	result.Ifindex = config.TunnelIfindex
 	result.Frame = p.clampMSS(p.withoutTags(result.Frame), p.plainOffset(), mtu)
 	result.Reason = fit(len(result.Frame)-p.plainOffset(), meta.Segments, int(mtu))
-	if result.Reason == ReasonOversize && p.tellable(lookup.find(p.Src), mtu, config.Oversize) && meta.mayTell(p) {
+	if result.Reason == ReasonOversize && p.tellable(world.find(p.Src), mtu, config.Oversize) && meta.mayTell(p) {
 		p.tell(result, meta, config, mtu)
 	}
 }
@@ -82,7 +78,7 @@ func decideUnreadable(reason Reason, mode Mode) (Verdict, Reason) {
 }
 
 // FromNetdev is the program on the ingress of an underlay device.
-func FromNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
+func FromNetdev(frame []byte, meta Meta, config Config, world World) Result {
 	result := Result{Verdict: Pass, Mark: meta.Mark, Frame: frame}
 	if config.marked(meta.Mark) {
 		result.Reason, result.Mark = ReasonHandedBack, meta.Mark&^config.MarkMask
@@ -91,15 +87,19 @@ func FromNetdev(frame []byte, meta Meta, config Config, lookup Lookup) Result {
 	p, unreadable := Parse(frame, meta)
 	if unreadable != 0 {
 		result.Reason = unreadable
+		if unreadable == ReasonVLANTooDeep {
+			result.Verdict = config.unlessStrict()
+		}
 		return result
 	}
-	result.Reason = decideIngress(p, lookup.find(p.Src), lookup.find(p.Dst), config)
+	world.inform(&p, config)
+	result.Verdict, result.Reason = decideIngress(p, world.find(p.Src), world.find(p.Dst), config)
 	return result
 }
 
 // FromTunnel is the program on the ingress of the WireGuard device, whose packets have no link layer
-// header. Underlays are the devices that packets can be handed back to, by index.
-func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlays map[uint32]Underlay) Result {
+// header.
+func FromTunnel(packet []byte, meta Meta, config Config, world World) Result {
 	meta.L3 = true
 	result := Result{Verdict: Pass, Mark: meta.Mark, Frame: packet}
 	p, unreadable := Parse(packet, meta)
@@ -111,19 +111,19 @@ func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlay
 		result.Verdict, result.Reason = Drop, ReasonProbe
 		return result
 	}
-	packet = p.clampMSS(packet, 0, config.TunnelMTU(lookup.find(p.Src)))
+	packet = p.clampMSS(packet, 0, config.TunnelMTU(world.find(p.Src)))
 	result.Frame = packet
 	if config.Ingress == IngressDevice {
 		result.Reason = ReasonLeftOnDevice
 		return result
 	}
 	ifindex := config.PrimaryUnderlay
-	if src := lookup.find(p.Src); src != nil {
-		if _, ok := underlays[src.Underlay]; ok {
+	if src := world.find(p.Src); src != nil {
+		if _, ok := world.Underlays[src.Underlay]; ok {
 			ifindex = src.Underlay
 		}
 	}
-	underlay, ok := underlays[ifindex]
+	underlay, ok := world.Underlays[ifindex]
 	if !ok {
 		result.Reason = ReasonNoUnderlay
 		return result
@@ -135,13 +135,6 @@ func FromTunnel(packet []byte, meta Meta, config Config, lookup Lookup, underlay
 		Frame:   underlay.dress(packet, p.IPv6),
 		Ifindex: ifindex,
 	}
-}
-
-func (l Lookup) find(addr netip.Addr) *plan.Entry {
-	if entry, ok := l(addr); ok {
-		return &entry
-	}
-	return nil
 }
 
 // withoutTags returns the frame with nothing between the MAC addresses and the ethertype of the IP

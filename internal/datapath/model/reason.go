@@ -73,6 +73,9 @@ const (
 	ReasonTooBigTold         Reason = 26
 	ReasonTooBigRefused      Reason = 27
 	ReasonProbe              Reason = 28
+	ReasonNotConfirmed       Reason = 29
+	ReasonBootstrap          Reason = 30
+	ReasonExempt             Reason = 31
 )
 
 type reasonText struct {
@@ -103,7 +106,7 @@ var reasonTexts = [...]reasonText{
 	ReasonNeighbourDiscovery: {"neighbour_discovery", "IPv6 neighbour discovery, which stays outside the tunnel; passes", onUnderlay, false},
 	ReasonNotCluster:         {"not_cluster", "not between addresses of the cluster; passes", onUnderlay, false},
 	ReasonLocalDestination:   {"local_destination", "to an address of this node or behind it; passes", onEgress, false},
-	ReasonNoPair:             {"no_pair", "in the cluster, but nobody said how it is reached; in clear, in strict mode dropped on egress", onUnderlay, true},
+	ReasonNoPair:             {"no_pair", "in the cluster, but nobody said how it is reached; in clear, in strict mode dropped", onUnderlay, true},
 	ReasonKeyZero:            {"key_zero", "in the cluster, and configured not to be encrypted; in clear", onUnderlay, true},
 	ReasonSourceNotAllowed:   {"source_not_allowed", "to a peer, from an address that is not this node's, which the peer would refuse; in clear, in strict mode dropped", onEgress, true},
 	ReasonNoTunnel:           {"no_tunnel", "to a peer, while this node has no WireGuard device; in clear, in strict mode dropped", onEgress, true},
@@ -113,8 +116,8 @@ var reasonTexts = [...]reasonText{
 	ReasonHelperFailed:       {"helper_failed", "the kernel could not change the packet; dropped on egress, left on the WireGuard device on ingress", onRedirects, true},
 	ReasonHandedBack:         {"handed_back", "decrypted before and handed back to this device; passes, its mark is cleared", onIngress, false},
 	ReasonEncryptedIn:        {"encrypted_in", "a WireGuard message for this node's port; passes", onIngress, false},
-	ReasonUDPFragmentIn:      {"udp_fragment_in", "later fragment of a UDP datagram from a machine of the cluster: its first fragment was judged; passes", onIngress, false},
-	ReasonClearFromPeer:      {"clear_from_peer", "claims to come from a peer, in clear, though it should have been encrypted; passes", onIngress, true},
+	ReasonUDPFragmentIn:      {"udp_fragment_in", "later fragment of a UDP datagram from a machine of the cluster, which is worth nothing without its first fragment, and that is judged; passes", onIngress, false},
+	ReasonClearFromPeer:      {"clear_from_peer", "claims to come from a peer, in clear, though it should have been encrypted; passes, in strict mode dropped once the peer is known to encrypt", onIngress, true},
 	ReasonLocalSource:        {"local_source", "came in with an address of this node or behind it as its source; passes", onIngress, false},
 	ReasonDecrypted:          {"decrypted", "decrypted, and handed back to the ingress of the underlay device", onTunnel, false},
 	ReasonLeftOnDevice:       {"left_on_device", "decrypted, and left on the WireGuard device as configured", onTunnel, false},
@@ -124,6 +127,9 @@ var reasonTexts = [...]reasonText{
 	ReasonTooBigTold:         {"too_big_told", "from a local pod to a peer; larger than the tunnel carries whole, sent in fragments, and the pod was told by ICMP what fits", onEgress, true},
 	ReasonTooBigRefused:      {"too_big_refused", "from a local pod to a peer; larger than the tunnel carries whole, not sent, and the pod was told by ICMP what fits", onEgress, true},
 	ReasonProbe:              {"probe", "a probe of a peer that came through the tunnel; handed to the agent", onTunnel, false},
+	ReasonNotConfirmed:       {"not_confirmed", "to a peer that has not proved yet that it can decrypt; in clear, in strict mode dropped", onEgress, true},
+	ReasonBootstrap:          {"bootstrap", "strict mode: TCP between the port of an API server or etcd and a node that is not confirmed yet; in clear", onUnderlay, true},
+	ReasonExempt:             {"exempt", "between addresses of the cluster, and exempted by the configuration; in clear", onUnderlay, true},
 }
 
 // Reasons returns every reason in the order of their numbers.
