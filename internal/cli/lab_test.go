@@ -7,6 +7,7 @@ import (
 
 	"warren/internal/lab"
 	"warren/internal/lab/proof"
+	"warren/internal/lab/sweep"
 )
 
 func TestLabUsage(t *testing.T) {
@@ -32,6 +33,9 @@ func TestLabUsage(t *testing.T) {
 		{"agent without a node", []string{"lab", "agent", "kill"}, exitUsage, "requires at least 1 arg"},
 		{"verify of an unknown class", []string{"lab", "verify", "--class", "pod-cloud"}, exitUsage, "--class pod-cloud: one of host-host"},
 		{"payload too small for a marker", []string{"lab", "verify", "--size", "8"}, exitUsage, "--size 8: 32 to 60000"},
+		{"sweep of sizes that no packet has", []string{"lab", "sweep", "--sizes", "20-1500"}, exitUsage, `sizes "20-1500": 68 to 65535 bytes`},
+		{"sweep of an unknown protocol", []string{"lab", "sweep", "--protocol", "sctp"}, exitUsage, "--protocol sctp: one of icmp, udp, tcp"},
+		{"neither with nor without", []string{"lab", "sweep", "--df", "maybe"}, exitUsage, "--df maybe: one of yes, no"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, _, stderr := run(t, "", test.args...)
@@ -81,6 +85,29 @@ func TestPrintReport(t *testing.T) {
 			var out bytes.Buffer
 			printReport(&out, test.report, test.all)
 			golden(t, "report-"+test.name+".golden", out.Bytes())
+		})
+	}
+}
+
+// swept is a report of two nodes by UDP: with "don't fragment" something was refused, and in one row something lost.
+func swept() sweep.Report {
+	row := func(from, to string, df bool) sweep.Result {
+		return sweep.Result{Row: proof.Row{Class: "pod-pod", From: from, To: to, Family: "ipv4", Protocol: "udp"}, DF: df, Delivered: sweep.Sizes{68, 1440, 1500}, OK: true}
+	}
+	r := sweep.Report{Lab: "x", Sizes: sweep.Sizes{68, 1440, 1500}, Rows: []sweep.Result{
+		row("n1", "n2", false), row("n1", "n2", true), row("n2", "n1", false), row("n2", "n1", true),
+	}}
+	r.Rows[1].Delivered, r.Rows[1].Told = sweep.Sizes{68, 1440}, []sweep.Told{{MTU: 1440, Sizes: sweep.Sizes{1500}}}
+	r.Rows[3].Delivered, r.Rows[3].Lost, r.Rows[3].OK, r.Rows[3].Problem = sweep.Sizes{68, 1440}, sweep.Sizes{1500}, false, "lost 1500, and nobody was told"
+	return r
+}
+
+func TestPrintSweep(t *testing.T) {
+	for name, all := range map[string]bool{"groups": false, "all": true} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			printSweep(&out, swept(), all)
+			golden(t, "sweep-"+name+".golden", out.Bytes())
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -194,9 +195,10 @@ const (
 	// runningSpeed is the least share of a new connection's speed that one from before the tunnel has; without the
 	// re-cut it is under 0.001.
 	runningSpeed = 0.8
-	// Each is measured so often, in turns, with so many bytes.
-	runningRounds = 9
-	runningSize   = 8 << 20
+	// Each is measured so often, in turns, with so many bytes, and all of that is tried so often.
+	runningRounds = 5
+	runningSize   = 4 << 20
+	runningTries  = 6
 )
 
 // TestRunningConnections: connections from before the tunnel go on through it, as fast as new ones, and go on when it
@@ -230,22 +232,33 @@ func TestRunningConnections(t *testing.T) {
 	}
 }
 
-// compare expects a connection to be about as fast as a new one: medians of rounds that alternate.
+// compare expects a connection to be about as fast as a new one. What else runs on the same processors takes more
+// from the one than from the other at times, so it is tried again: one that is slower stays slower.
 func (b *bulk) compare(t *testing.T, other *bulk) {
 	t.Helper()
 	other.send(t, 1<<20) // find its pace
+	var speed float64
+	var seen []string
+	for speed < runningSpeed && len(seen) < runningTries {
+		speed = b.speed(t, other)
+		seen = append(seen, fmt.Sprintf("%.2f", speed))
+	}
+	t.Logf("%s: %s of the speed of a new connection; segments of %d bytes, the new one's %d", b.name, strings.Join(seen, ", "), b.info(t).Snd_mss, other.info(t).Snd_mss)
+	if speed < runningSpeed {
+		t.Errorf("%s: %s of the speed of a new connection, want at least %.1f", b.name, strings.Join(seen, ", "), runningSpeed)
+	}
+}
+
+// speed is that of a connection as a share of another's: medians of rounds that alternate.
+func (b *bulk) speed(t *testing.T, other *bulk) float64 {
+	t.Helper()
 	var took, tookOther []time.Duration
 	for range runningRounds {
 		mine, _ := b.send(t, runningSize)
 		its, _ := other.send(t, runningSize)
 		took, tookOther = append(took, mine), append(tookOther, its)
 	}
-	speed := median(tookOther).Seconds() / median(took).Seconds()
-	t.Logf("%s: %.2f of the speed of a new connection, which needs %v for %d MiB; segments of %d bytes, the new one's %d",
-		b.name, speed, median(tookOther), runningSize>>20, b.info(t).Snd_mss, other.info(t).Snd_mss)
-	if speed < runningSpeed {
-		t.Errorf("%s: %.2f of the speed of a new connection, want at least %.1f", b.name, speed, runningSpeed)
-	}
+	return median(tookOther).Seconds() / median(took).Seconds()
 }
 
 // TestUnderlayMTUChanges: connections go on when the underlay carries less than before, and the tunnel follows.
