@@ -1,7 +1,9 @@
 package userspace
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 )
@@ -30,19 +32,57 @@ func TestAvoidZeroChecksum(t *testing.T) {
 		{name: "adds up to ffff, so the checksum is 0", packet: datagram6(0xffff, 100), want: 0xffff},
 		{name: "of an odd length", packet: datagram6(0xffff, 101), want: 0xffff},
 		{name: "sent without a checksum", packet: datagram6(0xfffe, 100)},
-		{name: "another checksum", packet: change(datagram6(0xffff, 100), udpChecksumAt+1, 1), want: 1},
+		{name: "another checksum", packet: change(datagram6(0xffff, 100), ipv6Header+udpChecksumAt+1, 1), want: 1},
 		{name: "another protocol", packet: change(datagram6(0xffff, 100), ipv6NextHeader, 6)},
 		{name: "another version", packet: change(datagram6(0xffff, 100), 0, 0x45)},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			avoidZeroChecksum(test.packet)
-			if got := binary.BigEndian.Uint16(test.packet[udpChecksumAt:]); got != test.want {
-				t.Errorf("checksum %04x, want %04x", got, test.want)
+			checksum := func(packet []byte) uint16 {
+				return binary.BigEndian.Uint16(packet[len(packet)-len(test.packet)+ipv6Header+udpChecksumAt:])
+			}
+			for place, outer := range map[string][]byte{"": nil, " inside VXLAN": vxlan(8472), " inside VXLAN, IANA's port": vxlan(4789)} {
+				packet := append(outer, test.packet...)
+				avoidZeroChecksum(packet)
+				if got := checksum(packet); got != test.want {
+					t.Errorf("checksum%s %04x, want %04x", place, got, test.want)
+				}
 			}
 		})
 	}
+}
+
+// vxlan is what precedes an IPv6 packet inside VXLAN over IPv4.
+func vxlan(port uint16) []byte {
+	outer := make([]byte, ipv4Header+udpHeader+vxlanHeader)
+	outer[0], outer[ipv4ProtocolAt] = 0x45, protocolUDP
+	binary.BigEndian.PutUint16(outer[ipv4Header+udpPortAt:], port)
+	binary.BigEndian.PutUint16(outer[len(outer)-2:], etherTypeIPv6)
+	return outer
+}
+
+// TestAvoidZeroChecksumLeavesOthersAlone: what is no such datagram, or not whole, stays as it is.
+func TestAvoidZeroChecksumLeavesOthersAlone(t *testing.T) {
+	whole := append(vxlan(8472), datagram6(0xffff, 100)...)
+	change := func(at int, value byte) []byte { packet := bytes.Clone(whole); packet[at] = value; return packet }
+	packets := map[string][]byte{
+		"a later fragment":         change(ipv4FragmentAt+1, 1),
+		"a first fragment":         change(ipv4FragmentAt, 0x20),
+		"another port":             change(ipv4Header+udpPortAt, 1),
+		"something else inside":    change(len(vxlan(0))-1, 0),
+		"another protocol outside": change(ipv4ProtocolAt, 6),
+	}
+	for length := range len(vxlan(0)) + ipv6Header + udpHeader {
+		packets[fmt.Sprintf("%d bytes", length)] = bytes.Clone(whole[:length])
+	}
 	for length := range ipv6Header + udpHeader {
-		avoidZeroChecksum(datagram6(0xffff, 100)[:length]) // cut short: nothing happens
+		packets[fmt.Sprintf("%d bytes without VXLAN", length)] = datagram6(0xffff, 100)[:length]
+	}
+	for name, packet := range packets {
+		before := bytes.Clone(packet)
+		avoidZeroChecksum(packet)
+		if !bytes.Equal(before, packet) {
+			t.Errorf("%s: changed", name)
+		}
 	}
 }
