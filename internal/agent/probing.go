@@ -181,7 +181,7 @@ func (a *agent) probeOptions(key cluster.PublicKey, peer plan.Peer) probe.Option
 	bounds.Size = int(adopted.MTU)
 	return probe.Options{
 		Mode: a.probeMode(), ModeSince: a.probing.started,
-		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce},
+		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.probeMode(),
 		Path:   bounds, Seed: rand.Uint64(),
 	}
 }
