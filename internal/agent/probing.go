@@ -182,7 +182,7 @@ func (a *agent) probeOptions(key cluster.PublicKey, peer plan.Peer) probe.Option
 	return probe.Options{
 		Mode: a.probeMode(), ModeSince: a.probing.started,
 		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.probeMode(),
-		Path:   bounds, Seed: rand.Uint64(),
+		Path: bounds, Seed: rand.Uint64(),
 	}
 }
 

@@ -64,7 +64,7 @@ type search struct {
 	fresh     bool   // nothing was sent in this search yet
 	first     uint64 // the first request of this search or of the last one
 	low, high int    // multiples of step; Smallest-step: nothing is known to arrive, Largest+step: nothing to fail
-	hint      int // a size to try before halving; 0: none
+	hint      int    // a size to try before halving; 0: none
 	try       trial
 }
 
