@@ -225,8 +225,8 @@ func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
 	bounds.Size = cmp.Or(int(adopted.MTU), a.sizeTo(peer.Node))
 	return probe.Options{
 		Mode: a.probeMode(), ModeSince: a.probing.started, Epoch: peer.Epoch,
-		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce},
-		Path:   bounds, Seed: rand.Uint64(),
+		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.probeMode(),
+		Path: bounds, Seed: rand.Uint64(),
 	}
 }
 

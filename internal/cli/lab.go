@@ -27,7 +27,7 @@ Labs of different names live side by side; every command takes --name.`,
   warren lab exec n1/p1 -- ping -c 1 10.42.2.11
   warren lab down`,
 	}
-	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabAgent(), newLabJoin(), newLabLeave(), newLabDown())
+	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabSweep(), newLabAgent(), newLabJoin(), newLabLeave(), newLabDown())
 	return cmd
 }
 
@@ -65,10 +65,14 @@ func newLabUp() *cobra.Command {
 		Short: "Build a lab and wait until every agent has all its peers",
 		Long: `Build a lab: namespace warren-wire with the switch, warren-n1… for the nodes, warren-n1-p1… for their
 pods (with --name X: warren-X-wire, warren-X-n1, warren-X-n1-p1). When the network cannot be built,
-what was built is removed again; when an agent does not get ready, the lab stays, to be looked at.`,
+what was built is removed again; when an agent does not get ready, the lab stays, to be looked at.
+
+With --path-mtu one node is behind a router (namespace warren-router) that forwards smaller packets than
+the devices of the nodes send. It has another subnet then: n3 is 10.10.3.3.`,
 		Example: `  warren lab up
   warren lab up --name overlay --cni vxlan --attach clsact
-  warren lab up --name clear --no-encryption`,
+  warren lab up --name clear --no-encryption
+  warren lab up --name narrow --path-mtu n3=1400 --path-icmp block`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, err := up.wanted()
@@ -92,6 +96,7 @@ type labUp struct {
 	labFlags
 	nodes int
 	plain bool
+	path  pathFlags
 	spec  lab.Spec
 	agent lab.AgentOptions
 }
@@ -99,6 +104,7 @@ type labUp struct {
 func (u *labUp) addFlags(cmd *cobra.Command) {
 	u.addName(cmd)
 	u.addWait(cmd)
+	u.path.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&u.nodes, "nodes", 3, "number of nodes")
 	flags.IntVar(&u.spec.Pods, "pods", 2, "number of pods per node")
@@ -119,9 +125,12 @@ func (u *labUp) addFlags(cmd *cobra.Command) {
 }
 
 // wanted puts the flags together. The values for agents are judged by the agents' own configuration.
-func (u *labUp) wanted() (lab.Spec, error) {
-	spec := u.spec
+func (u *labUp) wanted() (spec lab.Spec, err error) {
+	spec = u.spec
 	spec.Name, spec.Nodes = u.name, lab.NodeNumbers(max(0, u.nodes))
+	if spec.Path, err = u.path.path(spec.Nodes); err != nil {
+		return spec, exitError{exitUsage, err}
+	}
 	if !u.plain {
 		spec.Agent = &u.agent
 		if err := resolveBinary(&u.agent.Binary); err != nil {
@@ -169,7 +178,18 @@ func describe(spec lab.Spec) string {
 	if spec.Agent == nil {
 		encryption = "without encryption"
 	}
-	return fmt.Sprintf("%d nodes with %d pods each, CNI %s, MTU %d, %s", len(spec.Nodes), spec.Pods, spec.CNI, spec.MTU, encryption)
+	return fmt.Sprintf("%d nodes with %d pods each, CNI %s, MTU %d%s, %s", len(spec.Nodes), spec.Pods, spec.CNI, spec.MTU, describePath(spec.Path), encryption)
+}
+
+func describePath(path *lab.Path) string {
+	if path == nil {
+		return ""
+	}
+	errors := "with"
+	if path.Silent {
+		errors = "without"
+	}
+	return fmt.Sprintf(" (%d to n%d, %s ICMP errors)", path.MTU, path.Node, errors)
 }
 
 func newLabDown() *cobra.Command {

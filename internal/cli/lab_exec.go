@@ -13,7 +13,8 @@ func newLabExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec PLACE -- COMMAND [ARGUMENT]...",
 		Short: "Run a command on a node, in a pod or at the switch",
-		Long: `Run a command where PLACE says: a node ("n1"), a pod ("n1/p1") or the switch ("wire"). Standard
+		Long: `Run a command where PLACE says: a node ("n1"), a pod ("n1/p1"), the switch ("wire") or, in a lab with
+--path-mtu, the router ("router"). Standard
 streams, signals and the exit code are the command's own. On a node, 'wg' and Warren's commands find
 the node's own agent, and /sys/fs/bpf is the node's.`,
 		Example: `  warren lab exec n1 -- warren status
@@ -50,6 +51,9 @@ func completePlace(flags *labFlags, cmd *cobra.Command, args []string) ([]string
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	places := []string{lab.WireBridge}
+	if l.Topology.Router != nil {
+		places = append(places, lab.RouterName)
+	}
 	for _, node := range l.Topology.Nodes {
 		places = append(places, node.Name)
 		for _, pod := range node.Pods {

@@ -39,7 +39,11 @@ func newLabStatus() *cobra.Command {
 }
 
 func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
-	fmt.Fprintf(w, "lab %s: %s; wire in %s\n\n", status.Name, describe(spec), status.Wire)
+	fmt.Fprintf(w, "lab %s: %s; wire in %s\n", status.Name, describe(spec), status.Wire)
+	if router := status.Router; router != nil {
+		fmt.Fprintf(w, "%s is behind a router, which is in %s\n", router.Node, router.Namespace)
+	}
+	fmt.Fprintln(w)
 	nodes := [][]string{{"NODE", "NAMESPACE", "ADDRESSES", "PREFIXES", "PID", "READY", "PEERS"}}
 	pods := [][]string{{"POD", "NAMESPACE", "ADDRESSES"}}
 	for _, node := range status.Nodes {

@@ -7,6 +7,7 @@ import (
 
 	"warren/internal/lab"
 	"warren/internal/lab/proof"
+	"warren/internal/lab/sweep"
 )
 
 func TestLabUsage(t *testing.T) {
@@ -23,10 +24,18 @@ func TestLabUsage(t *testing.T) {
 		{"unknown attachment", []string{"lab", "up", "--attach", "xdp"}, exitUsage, "xdp"},
 		{"unknown ingress", []string{"lab", "up", "--ingress", "nowhere"}, exitUsage, "nowhere"},
 		{"no such binary", []string{"lab", "up", "--binary", "/no/such/file"}, exitFailure, "/no/such/file"},
+		{"a path to no node", []string{"lab", "up", "--path-mtu", "n4=1400"}, exitUsage, "--path-mtu n4=1400: the lab has 3 nodes, from n1 on"},
+		{"a path without a size", []string{"lab", "up", "--path-mtu", "n3"}, exitUsage, "--path-mtu n3: a node and a number of bytes, such as n3=1400"},
+		{"a path wider than the wire", []string{"lab", "up", "--path-mtu", "n3=9000"}, exitUsage, "path MTU 9000: 1280 to the wire's 1500"},
+		{"a router without a path", []string{"lab", "up", "--path-icmp", "block"}, exitUsage, "--path-icmp block: there is no router without --path-mtu"},
+		{"a router that does something else", []string{"lab", "up", "--path-icmp", "drop"}, exitUsage, "--path-icmp drop: pass or block"},
 		{"exec without a command", []string{"lab", "exec", "n1"}, exitUsage, "requires at least 2 arg"},
 		{"agent without a node", []string{"lab", "agent", "kill"}, exitUsage, "requires at least 1 arg"},
 		{"verify of an unknown class", []string{"lab", "verify", "--class", "pod-cloud"}, exitUsage, "--class pod-cloud: one of host-host"},
 		{"payload too small for a marker", []string{"lab", "verify", "--size", "8"}, exitUsage, "--size 8: 32 to 60000"},
+		{"sweep of sizes that no packet has", []string{"lab", "sweep", "--sizes", "20-1500"}, exitUsage, `sizes "20-1500": 68 to 65535 bytes`},
+		{"sweep of an unknown protocol", []string{"lab", "sweep", "--protocol", "sctp"}, exitUsage, "--protocol sctp: one of icmp, udp, tcp"},
+		{"neither with nor without", []string{"lab", "sweep", "--df", "maybe"}, exitUsage, "--df maybe: one of yes, no"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, _, stderr := run(t, "", test.args...)
@@ -80,10 +89,33 @@ func TestPrintReport(t *testing.T) {
 	}
 }
 
+// swept is a report of two nodes by UDP: with "don't fragment" something was refused, and in one row something lost.
+func swept() sweep.Report {
+	row := func(from, to string, df bool) sweep.Result {
+		return sweep.Result{Row: proof.Row{Class: "pod-pod", From: from, To: to, Family: "ipv4", Protocol: "udp"}, DF: df, Delivered: sweep.Sizes{68, 1440, 1500}, OK: true}
+	}
+	r := sweep.Report{Lab: "x", Sizes: sweep.Sizes{68, 1440, 1500}, Rows: []sweep.Result{
+		row("n1", "n2", false), row("n1", "n2", true), row("n2", "n1", false), row("n2", "n1", true),
+	}}
+	r.Rows[1].Delivered, r.Rows[1].Told = sweep.Sizes{68, 1440}, []sweep.Told{{MTU: 1440, Sizes: sweep.Sizes{1500}}}
+	r.Rows[3].Delivered, r.Rows[3].Lost, r.Rows[3].OK, r.Rows[3].Problem = sweep.Sizes{68, 1440}, sweep.Sizes{1500}, false, "lost 1500, and nobody was told"
+	return r
+}
+
+func TestPrintSweep(t *testing.T) {
+	for name, all := range map[string]bool{"groups": false, "all": true} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			printSweep(&out, swept(), all)
+			golden(t, "sweep-"+name+".golden", out.Bytes())
+		})
+	}
+}
+
 func TestPrintLab(t *testing.T) {
-	spec := lab.Spec{Name: "x", Nodes: []int{1, 2}, Pods: 1, CNI: lab.CNIVXLAN, MTU: 1500, Agent: &lab.AgentOptions{}}
+	spec := lab.Spec{Name: "x", Nodes: []int{1, 2}, Pods: 1, CNI: lab.CNIVXLAN, MTU: 1500, Path: &lab.Path{Node: 2, MTU: 1400, Silent: true}, Agent: &lab.AgentOptions{}}
 	status := lab.Status{
-		Name: "x", Wire: "warren-x-wire", Encryption: true, Nodes: []lab.NodeStatus{
+		Name: "x", Wire: "warren-x-wire", Router: &lab.RouterStatus{Namespace: "warren-x-router", Node: "n2", MTU: 1400, Silent: true}, Encryption: true, Nodes: []lab.NodeStatus{
 			{Name: "n1", Namespace: "warren-x-n1", Addresses: []string{"10.10.0.1", "fd00:10::1"}, Prefixes: []string{"10.42.1.0/24"},
 				Pods:  []lab.PodStatus{{Name: "p1", Namespace: "warren-x-n1-p1", Addresses: []string{"10.42.1.11"}}},
 				Agent: &lab.AgentStatus{PID: 77, Ready: true, Peers: 1}},

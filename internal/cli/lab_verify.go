@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -56,38 +57,49 @@ The exit code is 0 when every row was delivered and nothing could be read, and 1
 	flags.addName(cmd)
 	form.addFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print every row, not only groups and what is wrong")
-	for _, filter := range []struct {
-		name   string
-		target *[]string
-		values []string
-	}{
-		{"class", &options.Filter.Classes, proof.Classes}, {"family", &options.Filter.Families, proof.Families},
-		{"protocol", &options.Filter.Protocols, proof.Protocols},
-	} {
-		cmd.Flags().StringSliceVar(filter.target, filter.name, nil, "only rows of these: "+strings.Join(filter.values, ", "))
-		_ = cmd.RegisterFlagCompletionFunc(filter.name, cobra.FixedCompletions(filter.values, cobra.ShellCompDirectiveNoFileComp))
-	}
-	cmd.Flags().StringSliceVar(&options.Filter.From, "from", nil, "only rows from these nodes")
-	cmd.Flags().StringSliceVar(&options.Filter.To, "to", nil, "only rows to these nodes")
+	addFilter(cmd, &options.Filter)
 	cmd.Flags().IntVar(&options.Size, "size", proof.DefaultSize, "bytes of payload of each packet")
 	cmd.Flags().DurationVar(&options.Timeout, "timeout", 5*time.Second, "how long the answer of a row may take")
 	return cmd
 }
 
 func checkVerify(options proof.Options) error {
-	f := options.Filter
-	for _, check := range []struct {
-		flag           string
-		given, allowed []string
-	}{{"class", f.Classes, proof.Classes}, {"family", f.Families, proof.Families}, {"protocol", f.Protocols, proof.Protocols}} {
-		for _, value := range check.given {
-			if !slices.Contains(check.allowed, value) {
-				return fmt.Errorf("--%s %s: one of %s", check.flag, value, strings.Join(check.allowed, ", "))
-			}
-		}
+	if err := checkFilter(options.Filter); err != nil {
+		return err
 	}
 	if options.Size < proof.MinSize || options.Size > proof.MaxSize {
 		return fmt.Errorf("--size %d: %d to %d", options.Size, proof.MinSize, proof.MaxSize)
+	}
+	return nil
+}
+
+// addFilter adds the flags that select rows.
+func addFilter(cmd *cobra.Command, filter *proof.Filter) {
+	for _, flag := range []struct {
+		name   string
+		target *[]string
+		values []string
+	}{
+		{"class", &filter.Classes, proof.Classes}, {"family", &filter.Families, proof.Families},
+		{"protocol", &filter.Protocols, proof.Protocols},
+	} {
+		cmd.Flags().StringSliceVar(flag.target, flag.name, nil, "only rows of these: "+strings.Join(flag.values, ", "))
+		_ = cmd.RegisterFlagCompletionFunc(flag.name, cobra.FixedCompletions(flag.values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	cmd.Flags().StringSliceVar(&filter.From, "from", nil, "only rows from these nodes")
+	cmd.Flags().StringSliceVar(&filter.To, "to", nil, "only rows to these nodes")
+}
+
+// checkFilter refuses what would select nothing for being misspelt.
+func checkFilter(f proof.Filter) error {
+	return errors.Join(oneOf("class", f.Classes, proof.Classes), oneOf("family", f.Families, proof.Families), oneOf("protocol", f.Protocols, proof.Protocols))
+}
+
+func oneOf(flag string, given, allowed []string) error {
+	for _, value := range given {
+		if !slices.Contains(allowed, value) {
+			return fmt.Errorf("--%s %s: one of %s", flag, value, strings.Join(allowed, ", "))
+		}
 	}
 	return nil
 }
@@ -158,6 +170,17 @@ func printVerdict(w io.Writer, r proof.Report) {
 	if r.StrayClearFrames > 0 {
 		problems = append(problems, fmt.Sprintf("%d frames in clear between nodes belong to no row, such as %s", r.StrayClearFrames, r.StrayExample))
 	}
+	printWrong(w, problems)
+	verdict := "OK"
+	if !r.OK {
+		verdict = "FAILED"
+	}
+	fmt.Fprintf(w, "\n%s: %d of %d rows in order, %d delivered, %d frames in clear between nodes; %d frames captured, none lost, %d of them WireGuard\n",
+		verdict, ok, len(r.Rows), delivered, clear+r.StrayClearFrames, r.Frames, r.WireGuardFrames)
+}
+
+// printWrong prints the first of them.
+func printWrong(w io.Writer, problems []string) {
 	if len(problems) > 0 {
 		fmt.Fprintln(w, "\nWRONG")
 	}
@@ -168,12 +191,6 @@ func printVerdict(w io.Writer, r proof.Report) {
 		}
 		fmt.Fprintf(w, "  %s\n", problem)
 	}
-	verdict := "OK"
-	if !r.OK {
-		verdict = "FAILED"
-	}
-	fmt.Fprintf(w, "\n%s: %d of %d rows in order, %d delivered, %d frames in clear between nodes; %d frames captured, none lost, %d of them WireGuard\n",
-		verdict, ok, len(r.Rows), delivered, clear+r.StrayClearFrames, r.Frames, r.WireGuardFrames)
 }
 
 func count(b bool) int {

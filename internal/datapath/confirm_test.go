@@ -30,7 +30,7 @@ func sentSituations() []situation {
 		egress("not confirmed", toNode, passes(model.ReasonNotConfirmed)),
 		egress("not confirmed, pods", toPod, passes(model.ReasonNotConfirmed)),
 		egress("not confirmed, IPv6", toNode6, passes(model.ReasonNotConfirmed)),
-		egress("not confirmed, observe mode", toNode, passes(model.ReasonNotConfirmed)).when(observe),
+		egress("not confirmed, observe mode", toNode, passes(model.ReasonWouldRedirect)).when(observe),
 		egress("not confirmed, strict mode", toNode, drops(model.ReasonNotConfirmed)).when(strict),
 		egress("not confirmed, pods, strict mode", toPod, drops(model.ReasonNotConfirmed)).when(strict),
 		egress("not confirmed, IPv6, strict mode", toNode6, drops(model.ReasonNotConfirmed)).when(strict),

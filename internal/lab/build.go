@@ -76,6 +76,9 @@ func (l *Lab) build(ctx context.Context) error {
 	if err := run(ctx, recipe.wire()); err != nil {
 		return err
 	}
+	if err := l.makeRouter(ctx); err != nil {
+		return fmt.Errorf("build the router: %w", err)
+	}
 	for _, node := range l.Topology.Nodes {
 		if err := l.makeNode(ctx, node); err != nil {
 			return fmt.Errorf("build node %s: %w", node.Name, err)
@@ -88,13 +91,29 @@ func (l *Lab) build(ctx context.Context) error {
 			}
 		}
 	}
-	if err := settle(ctx, l.Topology.Nodes); err != nil {
+	if err := settle(ctx, l.Topology.Namespaces()[1:]); err != nil {
 		return err
 	}
 	if l.Spec.Agent == nil {
 		return nil
 	}
 	return l.startAgents(l.Topology.Nodes)
+}
+
+// makeRouter makes the router, if there is one.
+func (l *Lab) makeRouter(ctx context.Context) error {
+	router := l.Topology.Router
+	if router == nil {
+		return nil
+	}
+	l.progress(fmt.Sprintf("router: %s, forwards %d bytes", router.Namespace, l.Spec.Path.MTU))
+	if err := netns.Create(ctx, router.Namespace); err != nil {
+		return err
+	}
+	if err := netns.Set(router.Namespace, hostSettings(true)); err != nil {
+		return err
+	}
+	return run(ctx, newRecipe(l.Spec).router())
 }
 
 // makeNode makes a node with its pods and plugs it in. It knows no pods of others yet.

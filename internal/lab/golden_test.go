@@ -19,12 +19,21 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestRecipe shows every command that builds a lab of two nodes, and those with which one leaves.
 func TestRecipe(t *testing.T) {
-	for _, cni := range []CNI{CNIRoutes, CNIVXLAN} {
-		t.Run(string(cni), func(t *testing.T) {
-			recipe := newRecipe(valid(func(s *Spec) { s.Nodes, s.Pods, s.CNI = []int{1, 2}, 1, cni }))
+	for _, test := range []struct {
+		name string
+		cni  CNI
+		path *Path
+	}{
+		{name: "routes", cni: CNIRoutes},
+		{name: "vxlan", cni: CNIVXLAN},
+		{name: "routes-path", cni: CNIRoutes, path: &Path{Node: 2, MTU: 1400}},
+		{name: "vxlan-path-silent", cni: CNIVXLAN, path: &Path{Node: 2, MTU: 1400, Silent: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			recipe := newRecipe(valid(func(s *Spec) { s.Nodes, s.Pods, s.CNI, s.Path = []int{1, 2}, 1, test.cni, test.path }))
 			n1, n2 := recipe.topo.Nodes[0], recipe.topo.Nodes[1]
-			scripts := slices.Concat(recipe.wire(), recipe.node(n1), recipe.node(n2), recipe.join(n1, n2), recipe.join(n2, n1))
-			golden(t, "recipe-"+string(cni)+".txt", printScripts(scripts)+"\n# n2 leaves\n"+printScripts(recipe.part(n1, n2)))
+			scripts := slices.Concat(recipe.wire(), recipe.router(), recipe.node(n1), recipe.node(n2), recipe.join(n1, n2), recipe.join(n2, n1))
+			golden(t, "recipe-"+test.name+".txt", printScripts(scripts)+"\n# n2 leaves\n"+printScripts(recipe.part(n1, n2)))
 		})
 	}
 }
@@ -54,7 +63,7 @@ func printScripts(scripts []netns.Script) string {
 	var text strings.Builder
 	for _, script := range scripts {
 		for _, line := range script.Lines {
-			fmt.Fprintf(&text, "%s -n %s %s\n", script.Tool, script.Namespace, line)
+			fmt.Fprintln(&text, strings.Join(slices.Concat([]string{script.Tool}, script.Options, []string{"-n", script.Namespace, line}), " "))
 		}
 	}
 	return text.String()

@@ -52,7 +52,7 @@ func (l *Lab) join(ctx context.Context) (string, error) {
 			return node.Name, err
 		}
 	}
-	if err := settle(ctx, []Node{node}); err != nil {
+	if err := settle(ctx, node.Namespaces()); err != nil {
 		return node.Name, err
 	}
 	if l.Spec.Agent == nil {

@@ -56,20 +56,73 @@ func hostSettings(forward bool) []netns.Setting {
 	return settings
 }
 
-// wire makes the switch.
+// wire makes the switches.
 func (r recipe) wire() []netns.Script {
-	return []netns.Script{ip(r.topo.Wire,
-		"link set lo up",
-		f("link add %s mtu %d type bridge mcast_snooping 0", WireBridge, r.spec.MTU),
-		f("link set %s up", WireBridge))}
+	lines := []string{"link set lo up"}
+	for _, bridge := range r.topo.Bridges() {
+		lines = append(lines,
+			f("link add %s mtu %d type bridge mcast_snooping 0", bridge, r.spec.MTU),
+			f("link set %s up", bridge))
+	}
+	return []netns.Script{ip(r.topo.Wire, lines...)}
+}
+
+// router makes the router. Its devices have the MTU of the wire, since one that has less loses larger packets
+// without a word; it is the routes that have the MTU of the path.
+func (r recipe) router() []netns.Script {
+	router := r.topo.Router
+	if router == nil {
+		return nil
+	}
+	lines := []string{"link set lo up"}
+	var ports []string
+	for _, side := range []RouterSide{router.Near, router.Far} {
+		lines = append(lines,
+			f("link add %s mtu %d address %s type veth peer name %s mtu %d netns %s", side.Device, r.spec.MTU, side.MAC, side.Port, r.spec.MTU, r.topo.Wire),
+			f("address add %s/24 dev %s noprefixroute", side.Addresses[0], side.Device),
+			f("address add %s/64 dev %s nodad noprefixroute", side.Addresses[1], side.Device),
+			f("link set %s up", side.Device))
+		ports = append(ports, f("link set %s master %s up", side.Port, side.Bridge))
+	}
+	scripts := []netns.Script{ip(router.Namespace, lines...), ip(r.topo.Wire, ports...)}
+	if r.spec.Path.Silent {
+		scripts = append(scripts, silence(router.Namespace)...)
+	}
+	return scripts
+}
+
+// silence loses every ICMP message that a machine sends of its own accord; neighbour discovery asks no route.
+func silence(namespace string) []netns.Script {
+	return []netns.Script{
+		ip(namespace, "rule add priority 1 iif lo ipproto icmp blackhole"),
+		{Namespace: namespace, Tool: "ip", Options: []string{"-6"}, Lines: []string{"rule add priority 1 iif lo ipproto ipv6-icmp blackhole"}},
+	}
+}
+
+// learn tells the router where a node and, without an overlay, its pods are, as the route table of a cloud does. It
+// does no harm when the node has left.
+func (r recipe) learn(n Node) []netns.Script {
+	side, ok := r.topo.side(n)
+	if !ok {
+		return nil
+	}
+	var lines []string
+	for i, address := range n.Addresses {
+		lines = append(lines, f("route replace %s dev %s mtu lock %d", host(address), side.Device, r.spec.Path.MTU))
+		if r.spec.CNI == CNIRoutes {
+			lines = append(lines, f("route replace %s via %s dev %s onlink mtu lock %d", n.Prefixes[i], address, side.Device, r.spec.Path.MTU))
+		}
+	}
+	return []netns.Script{ip(r.topo.Router.Namespace, lines...)}
 }
 
 // node makes one node with its pods and plugs it in. It can reach nobody yet: see join.
 func (r recipe) node(n Node) []netns.Script {
 	scripts := []netns.Script{
 		ip(n.Namespace, r.nodeLines(n)...),
-		ip(r.topo.Wire, f("link set %s master %s up", n.Name, WireBridge)),
+		ip(r.topo.Wire, f("link set %s master %s up", n.Name, n.Bridge)),
 	}
+	scripts = append(scripts, r.learn(n)...)
 	for _, pod := range n.Pods {
 		scripts = append(scripts, r.pod(n, pod)...)
 	}
@@ -124,23 +177,41 @@ func (r recipe) pod(n Node, p Pod) []netns.Script {
 	}
 }
 
-// join tells a node how the pods of another one are reached.
+// join tells a node how another one and its pods are reached.
 func (r recipe) join(n, other Node) []netns.Script {
-	if r.spec.CNI == CNIVXLAN {
-		return joinOverlay(n, other)
-	}
+	gateways := r.gateways(n, other)
 	var lines []string
+	for i, gateway := range gateways {
+		if gateway != other.Addresses[i] {
+			lines = append(lines, f("route replace %s via %s dev eth0", host(other.Addresses[i]), gateway))
+		}
+	}
+	if r.spec.CNI == CNIVXLAN {
+		return append([]netns.Script{ip(n.Namespace, lines...)}, joinOverlay(n, other)...)
+	}
 	for i, prefix := range other.Prefixes {
-		lines = append(lines, f("route replace %s via %s dev eth0", prefix, other.Addresses[i]))
+		lines = append(lines, f("route replace %s via %s dev eth0", prefix, gateways[i]))
 	}
 	return []netns.Script{ip(n.Namespace, lines...)}
+}
+
+// gateways are the next hops from a node to another, IPv4 first: the other itself on the same switch, otherwise the
+// router.
+func (r recipe) gateways(n, other Node) []netip.Addr {
+	if side, ok := r.topo.side(n); ok && n.Bridge != other.Bridge {
+		return side.Addresses
+	}
+	return other.Addresses
 }
 
 // part makes a node forget another one.
 func (r recipe) part(n, other Node) []netns.Script {
 	var lines []string
-	for _, prefix := range other.Prefixes {
+	for i, prefix := range other.Prefixes {
 		lines = append(lines, f("route delete %s", prefix))
+		if n.Bridge != other.Bridge {
+			lines = append(lines, f("route delete %s", host(other.Addresses[i])))
+		}
 	}
 	scripts := []netns.Script{ip(n.Namespace, lines...)}
 	if r.spec.CNI == CNIVXLAN {

@@ -12,16 +12,14 @@ import (
 	"warren/internal/lab/netns"
 )
 
-// settle waits until every device of the nodes and their pods can carry packets: the kernel notices
+// settle waits until every device of nodes, pods and router can carry packets: the kernel notices
 // a carrier with a delay of up to a second, and IPv6 addresses can be used only then.
-func settle(ctx context.Context, nodes []Node) error {
+func settle(ctx context.Context, namespaces []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	for _, node := range nodes {
-		for _, namespace := range node.Namespaces() {
-			if err := settleOne(ctx, namespace); err != nil {
-				return fmt.Errorf("wait until the devices in namespace %s are up: %w", namespace, err)
-			}
+	for _, namespace := range namespaces {
+		if err := settleOne(ctx, namespace); err != nil {
+			return fmt.Errorf("wait until the devices in namespace %s are up: %w", namespace, err)
 		}
 	}
 	return nil
@@ -50,7 +48,7 @@ func settled() (bool, error) {
 	}
 	for _, device := range devices {
 		// A bridge without ports, on a node without pods, never runs.
-		if device.Flags&net.FlagRunning == 0 && device.Name == "eth0" {
+		if device.Flags&net.FlagRunning == 0 && strings.HasPrefix(device.Name, "eth") {
 			return false, nil
 		}
 	}

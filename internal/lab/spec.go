@@ -45,11 +45,24 @@ type Spec struct {
 	CNI  CNI `json:"cni"`
 	// MTU of the wire in bytes.
 	MTU int `json:"mtu"`
+	// Path puts a router between one node and the others; nil is one wire for all.
+	Path *Path `json:"path,omitempty"`
 	// Agent configures the agents; nil is a lab without encryption.
 	Agent *AgentOptions `json:"agent,omitempty"`
 	// ControlOf names the lab that this one is the control of; empty for other labs. It goes when
 	// that lab goes.
 	ControlOf string `json:"control_of,omitempty"`
+}
+
+// Path is the way to a node that is not on the wire itself, but behind a router.
+type Path struct {
+	// Node is the number of the node behind. The path stays when it leaves, and is there when it comes back.
+	Node int `json:"node"`
+	// MTU is the largest packet that the router forwards whole, in bytes; the devices of the nodes keep
+	// the wire's.
+	MTU int `json:"mtu"`
+	// Silent: nobody hears of it when the router could not forward a packet.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // AgentOptions are passed on to every agent; empty ones are left to the agent's own defaults.
@@ -104,6 +117,14 @@ func (s Spec) Validate() error {
 	}
 	if s.MTU > 65535 || s.podMTU() < minMTU {
 		problem("MTU %d: %d to 65535", s.MTU, minMTU+s.MTU-s.podMTU())
+	}
+	if s.Path != nil {
+		if n := s.Path.Node; n < 1 || n > maxNodes {
+			problem("path to node number %d: 1 to %d", n, maxNodes)
+		}
+		if s.Path.MTU < minMTU || s.Path.MTU > s.MTU {
+			problem("path MTU %d: %d to the wire's %d", s.Path.MTU, minMTU, s.MTU)
+		}
 	}
 	if s.Agent != nil && !filepath.IsAbs(s.Agent.Binary) {
 		problem("binary %q: not an absolute path", s.Agent.Binary)

@@ -29,6 +29,11 @@ func TestValidate(t *testing.T) {
 		{name: "smallest MTU of an overlay", change: func(s *Spec) { s.CNI, s.MTU = CNIVXLAN, 1350 }},
 		{name: "too small", change: func(s *Spec) { s.MTU = 1279 }, want: "MTU 1279: 1280 to 65535"},
 		{name: "too small for an overlay", change: func(s *Spec) { s.CNI, s.MTU = CNIVXLAN, 1349 }, want: "MTU 1349: 1350 to 65535"},
+		{name: "a path to one node", change: func(s *Spec) { s.Path = &Path{Node: 3, MTU: 1400} }},
+		{name: "a path to a node that has left", change: func(s *Spec) { s.Nodes, s.Path = []int{1, 2}, &Path{Node: 3, MTU: 1400} }},
+		{name: "a path to nowhere", change: func(s *Spec) { s.Path = &Path{Node: 0, MTU: 1400} }, want: "path to node number 0: 1 to 200"},
+		{name: "a path that is wider than the wire", change: func(s *Spec) { s.Path = &Path{Node: 3, MTU: 1501} }, want: "path MTU 1501: 1280 to the wire's 1500"},
+		{name: "a path that is too narrow for IPv6", change: func(s *Spec) { s.Path = &Path{Node: 3, MTU: 1279} }, want: "path MTU 1279: 1280 to the wire's 1500"},
 		{name: "name in capitals", change: func(s *Spec) { s.Name = "X" }, want: `lab name "X": at most 32 of a-z, 0-9, and inside '-'`},
 		{name: "name that leaves the directory", change: func(s *Spec) { s.Name = "../x" }, want: `lab name "../x": at most 32 of a-z, 0-9, and inside '-'`},
 		{name: "no nodes", change: func(s *Spec) { s.Nodes = nil }, want: "0 nodes: 1 to 200"},
@@ -70,16 +75,16 @@ func TestNextNode(t *testing.T) {
 }
 
 func TestOwnNamespaces(t *testing.T) {
-	all := []string{"warren-wire", "warren-n1", "warren-n1-p1", "warren-n12-p3", "warren-a-wire", "warren-a-n1", "warren-a-n1-p1",
+	all := []string{"warren-wire", "warren-router", "warren-a-router", "warren-a-b-router", "warren-a-wire-router", "warren-n1", "warren-n1-p1", "warren-n12-p3", "warren-a-wire", "warren-a-n1", "warren-a-n1-p1",
 		"warren-n1-wire", "warren-n1-n1", "warren-a-b-n1", "warren-a-control", "warren-test-1234", "other", "warren-n1-p1-extra"}
 	tests := []struct {
 		lab  string
 		want []string
 	}{
-		{lab: DefaultName, want: []string{"warren-wire", "warren-n1", "warren-n1-p1", "warren-n12-p3"}},
-		{lab: "a", want: []string{"warren-a-wire", "warren-a-n1", "warren-a-n1-p1"}},
+		{lab: DefaultName, want: []string{"warren-wire", "warren-router", "warren-n1", "warren-n1-p1", "warren-n12-p3"}},
+		{lab: "a", want: []string{"warren-a-router", "warren-a-wire", "warren-a-n1", "warren-a-n1-p1"}},
 		{lab: "n1", want: []string{"warren-n1-wire", "warren-n1-n1"}},
-		{lab: "a-b", want: []string{"warren-a-b-n1"}},
+		{lab: "a-b", want: []string{"warren-a-b-router", "warren-a-b-n1"}},
 	}
 	for _, test := range tests {
 		t.Run(test.lab, func(t *testing.T) {
@@ -93,7 +98,7 @@ func TestOwnNamespaces(t *testing.T) {
 // TestNamespacesAreOwn: what a topology names is what removing the lab looks for.
 func TestNamespacesAreOwn(t *testing.T) {
 	for _, name := range []string{DefaultName, "a", "n1", "a-b"} {
-		names := valid(func(s *Spec) { s.Name = name }).Topology().Namespaces()
+		names := valid(func(s *Spec) { s.Name, s.Path = name, &Path{Node: 1, MTU: 1400} }).Topology().Namespaces()
 		if diff := cmp.Diff(names, ownNamespaces(name, names)); diff != "" {
 			t.Errorf("lab %s: namespaces that would stay (-named +removed):\n%s", name, diff)
 		}
@@ -102,13 +107,19 @@ func TestNamespacesAreOwn(t *testing.T) {
 
 // TestAddressesAreDistinct: no two devices of the largest lab share an address.
 func TestAddressesAreDistinct(t *testing.T) {
-	topology := valid(func(s *Spec) { s.Nodes, s.Pods = NodeNumbers(maxNodes), 8 }).Topology()
+	topology := valid(func(s *Spec) { s.Nodes, s.Pods, s.Path = NodeNumbers(maxNodes), 8, &Path{Node: maxNodes, MTU: 1400} }).Topology()
 	seen := map[string]string{}
 	add := func(value, owner string) {
 		if first, dup := seen[value]; dup {
 			t.Errorf("%s belongs to %s and %s", value, first, owner)
 		}
 		seen[value] = owner
+	}
+	for _, side := range []RouterSide{topology.Router.Near, topology.Router.Far} {
+		add(side.MAC.String(), side.Port)
+		for _, value := range texts(side.Addresses) {
+			add(value, side.Port)
+		}
 	}
 	for _, node := range topology.Nodes {
 		add(node.MAC.String(), node.Name)

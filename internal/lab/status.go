@@ -9,12 +9,21 @@ import (
 
 // Status is a lab as it is now, for `lab status`; the field names are stable.
 type Status struct {
-	Name       string       `json:"name"`
-	CNI        CNI          `json:"cni"`
-	MTU        int          `json:"mtu"`
-	Encryption bool         `json:"encryption"`
-	Wire       string       `json:"wire"` // its namespace
-	Nodes      []NodeStatus `json:"nodes"`
+	Name       string        `json:"name"`
+	CNI        CNI           `json:"cni"`
+	MTU        int           `json:"mtu"`
+	Encryption bool          `json:"encryption"`
+	Wire       string        `json:"wire"`             // its namespace
+	Router     *RouterStatus `json:"router,omitempty"` // absent where there is none
+	Nodes      []NodeStatus  `json:"nodes"`
+}
+
+// RouterStatus is the router and the path through it.
+type RouterStatus struct {
+	Namespace string `json:"namespace"`
+	Node      string `json:"node"` // behind it
+	MTU       int    `json:"mtu"`
+	Silent    bool   `json:"silent"` // sends no ICMP errors
 }
 
 // NodeStatus is one node.
@@ -57,6 +66,9 @@ func (s Status) Ready() bool {
 // Status asks every agent. An agent that does not answer is part of the answer, not an error.
 func (l *Lab) Status(ctx context.Context) Status {
 	status := Status{Name: l.Spec.Name, CNI: l.Spec.CNI, MTU: l.Spec.MTU, Encryption: l.Spec.Agent != nil, Wire: l.Topology.Wire}
+	if path := l.Spec.Path; path != nil {
+		status.Router = &RouterStatus{Namespace: l.Topology.Router.Namespace, Node: nodeName(path.Node), MTU: path.MTU, Silent: path.Silent}
+	}
 	for _, node := range l.Topology.Nodes {
 		status.Nodes = append(status.Nodes, l.nodeStatus(ctx, node))
 	}

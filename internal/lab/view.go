@@ -15,10 +15,13 @@ type Place struct {
 	Env []string
 }
 
-// Place returns a place by its name: "n1", "n1/p2" or "wire".
+// Place returns a place by its name: "n1", "n1/p2", "wire" or "router".
 func (l *Lab) Place(target string) (Place, error) {
 	if target == WireBridge {
 		return Place{View: netns.View{Namespace: l.Topology.Wire}, Env: os.Environ()}, nil
+	}
+	if router := l.Topology.Router; target == RouterName && router != nil {
+		return Place{View: netns.View{Namespace: router.Namespace}, Env: os.Environ()}, nil
 	}
 	name, podName, isPod := strings.Cut(target, "/")
 	node, ok := l.Topology.Node(name)
@@ -44,7 +47,11 @@ func (l *Lab) unknown(target string) error {
 	if l.Spec.Pods > 0 {
 		pods = fmt.Sprintf("pods %[1]s/p1 to %[1]s/p%d on each", names[0], l.Spec.Pods)
 	}
-	return fmt.Errorf("%q is not in lab %s: nodes %s, %s, and the wire is %q", target, l.Spec.Name, strings.Join(names, " "), pods, WireBridge)
+	rest := fmt.Sprintf("the wire is %q", WireBridge)
+	if l.Topology.Router != nil {
+		rest += fmt.Sprintf(", the router %q", RouterName)
+	}
+	return fmt.Errorf("%q is not in lab %s: nodes %s, %s, and %s", target, l.Spec.Name, strings.Join(names, " "), pods, rest)
 }
 
 // nodeView is what the agent and everything else on a node sees: its own WireGuard sockets, and its

@@ -179,7 +179,7 @@ func TestModelCanFail(t *testing.T) {
 			r.silence = func(s *stance) { s.answered = false }
 		}, "stops encrypting"},
 		{"an agent begins anew", twoPermissive, func(r *rules) {
-			r.adopt = func(o Options) stance { return newStance(0, Options{Mode: o.Mode}) }
+			r.adopt = func(o Options) stance { return newStance(Options{Mode: o.Mode}) }
 		}, "stops encrypting"},
 		{"enforce when confirmed", twoPermissive, func(r *rules) {
 			r.enforce = func(s *stance) bool { return s.enforce(0) || s.answered && s.mode != Observe }
@@ -217,7 +217,7 @@ func TestModelCanFail(t *testing.T) {
 			}
 		}, "drops clear packets"},
 		{"enforcement for being strict goes on", oneMoves, func(r *rules) {
-			r.adopt = func(o Options) stance { return newStance(0, Options{Mode: o.Mode, Kernel: o.Kernel}) }
+			r.adopt = func(o Options) stance { return newStance(Options{Mode: o.Mode, Kernel: o.Kernel}) }
 		}, "drops clear packets"},
 		{"no bootstrap exception", threeStrict, func(r *rules) { r.closed = true }, "in mode strict for ever: encrypts to 2: false"},
 		{"a reboot loses the records", twoPermissive, func(r *rules) { r.forgetful = true }, "packets of node 0 never arrive at 1"},

@@ -64,18 +64,19 @@ type search struct {
 	fresh     bool   // nothing was sent in this search yet
 	first     uint64 // the first request of this search or of the last one
 	low, high int    // multiples of step; Smallest-step: nothing is known to arrive, Largest+step: nothing to fail
-	hint      int // a size to try before halving; 0: none
+	hint      int    // a size to try before halving; 0: none
 	try       trial
 }
 
 // trial is the size that is tried, and the last pair of probes, one of that size and a small one.
 type trial struct {
-	size        int
-	tries, lost int
-	asked       bool // a pair is on its way
-	numbers     [2]uint64
-	until       time.Duration
-	alive       bool // the small one of the pair was answered
+	size  int
+	tries int  // pairs
+	lost  int  // those of them of which only the small one was answered
+	asked bool // a pair is on its way
+	until time.Duration
+	small uint64 // number of the small one
+	alive bool   // it was answered
 }
 
 func newSearch(now time.Duration, path Path) search {
@@ -122,6 +123,9 @@ func (s *search) setPath(now time.Duration, path Path) {
 
 // suspect searches again at the time given, or before; after a search that runs.
 func (s *search) suspect(at time.Duration) {
+	if s.due == never {
+		return
+	}
 	s.again = s.running
 	s.due = min(s.due, at)
 }
@@ -135,13 +139,13 @@ func (s *search) begin() {
 	s.try = trial{size: s.Largest}
 }
 
-// sent takes notice of the pair of probes that tick asked for.
-func (s *search) sent(small, large uint64, until time.Duration) {
+// sent takes notice of the pair of probes that tick asked for, by the number of the small one.
+func (s *search) sent(small uint64, until time.Duration) {
 	if s.fresh {
 		s.fresh, s.first = false, small
 	}
 	s.try.tries++
-	s.try.asked, s.try.alive, s.try.numbers, s.try.until = true, false, [2]uint64{small, large}, until
+	s.try.asked, s.try.alive, s.try.small, s.try.until = true, false, small, until
 }
 
 // reply takes notice of an answer to request number, and of the first fragment that it tells of.
@@ -153,7 +157,7 @@ func (s *search) reply(now time.Duration, number uint64, size, fragment int) {
 	case !s.running:
 		s.notice(fragment)
 	case !s.try.asked:
-	case number == s.try.numbers[0]:
+	case number == s.try.small:
 		s.try.alive = true
 	case size == s.try.size:
 		s.fails(now, max(floor(fragment-s.Overhead), s.Smallest))

@@ -30,8 +30,8 @@ type Options struct {
 	// Kernel is what the datapath does for this very key and endpoint already, after a restart of the agent;
 	// zero: nothing. A peer that is sent to counts as confirmed.
 	Kernel Kernel
-	// KernelMode is the mode that the datapath was left in. What was enforced for being strict is not enforced in
-	// another mode for having been. It leaves strict mode after all peers' Kernel did.
+	// KernelMode is the mode that the datapath was left in: what it enforced because it was strict is no reason to
+	// enforce in another mode. So it leaves strict mode after the last peer's Kernel is changed, not before.
 	KernelMode Mode
 	// Epoch of the peer's key, for its information; 0: not said.
 	Epoch uint32
@@ -76,7 +76,7 @@ type Peer struct {
 // New returns the state of a peer of which nothing is known but its options.
 func New(now time.Duration, o Options) *Peer {
 	p := &Peer{
-		stance: newStance(now, o),
+		stance: newStance(o),
 		life:   newLife(now, o.Kernel.Sends),
 		search: newSearch(now, o.Path),
 		seed:   o.Seed,
@@ -84,7 +84,7 @@ func New(now time.Duration, o Options) *Peer {
 		ticked: now,
 		next:   now,
 	}
-	if o.Path.Size != 0 && p.search.due == now { // all peers at once, after a restart, would be too much
+	if o.Path.Size != 0 && o.Path.Largest != 0 { // all peers at once, after a restart, would be too much
 		p.search.due += time.Duration(p.random() * float64(searchAgain))
 	}
 	p.SetInterval(o.Interval)
@@ -132,7 +132,7 @@ func (p *Peer) Tick(now time.Duration) []Send {
 	if p.searches() {
 		if size := p.search.tick(now); size != 0 {
 			small, large := p.ask(now, MinSize), p.ask(now, size)
-			p.search.sent(p.number(small.Message), p.number(large.Message), now+p.requests.timer.timeout())
+			p.search.sent(p.number(small.Message), now+p.requests.timer.timeout())
 			return []Send{small, large}
 		}
 	}

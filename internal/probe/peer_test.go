@@ -80,6 +80,10 @@ func TestPeer(t *testing.T) {
 			a: Options{Mode: Permissive, Kernel: Kernel{Enforces: true}, KernelMode: Strict}, steps: []event{
 				{want: both("configured", false, false)},
 			}},
+		{name: "strict goes on after a restart, without another grace", b: permissive(),
+			a: Options{Mode: Strict, Kernel: Kernel{Enforces: true}, KernelMode: Strict}, steps: []event{
+				{want: [2]brief{{"configured", false, true}, {"configured", false, false}}},
+			}},
 		{name: "strict drops a silent peer after its grace, and permissive takes it back",
 			a: Options{Mode: Strict}, b: permissive(), steps: []event{
 				{do: kill, wait: strictGrace - time.Millisecond, want: [2]brief{{"configured", false, false}, {"unknown", false, false}}},
@@ -158,6 +162,38 @@ func TestOldWordsAreNotNews(t *testing.T) {
 	p.Reply(w.now, Message{Kind: Reply, Nonce: first.Nonce, Stance: old})
 	if got := p.State(w.now); got.Peer != before.Peer || !got.Enforce {
 		t.Errorf("after an old reply: %+v, want %+v enforced", got.Peer, before.Peer)
+	}
+}
+
+// A peer that has told that it encrypts no longer may count on it: a reply that it gave before must not begin
+// enforcement.
+func TestReplyOlderThanTheLastRequestBeginsNothing(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		requests []Stance
+		want     bool
+	}{
+		{"no request", nil, true},
+		{"it encrypts no longer", []Stance{{Mode: Observe}}, false},
+		{"it encrypts", []Stance{{Mode: Permissive, Encrypting: true}}, false}, // news: the next reply counts
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := New(0, permissive())
+			p.Reply(latency, Message{Kind: Reply, Nonce: p.Tick(0)[0].Message.Nonce, Stance: Stance{Mode: Observe}})
+			var asked []Send
+			now := latency
+			for len(asked) == 0 {
+				now = p.Next()
+				asked = p.Tick(now)
+			}
+			for _, said := range test.requests {
+				p.Request(now, Message{Kind: Request, Stance: said}, 0)
+			}
+			p.Reply(now+latency, Message{Kind: Reply, Nonce: asked[0].Message.Nonce, Stance: Stance{Mode: Permissive, Encrypting: true}})
+			if got := p.State(now + 2*inFlight).Enforce; got != test.want {
+				t.Errorf("enforcement %t, want %t", got, test.want)
+			}
+		})
 	}
 }
 

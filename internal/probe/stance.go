@@ -53,17 +53,17 @@ type stance struct {
 	adopted  bool // an earlier agent had heard that the peer encrypts; holds until this one hears something
 	released bool // observe mode: the peer has said, knowing that encryption ends, that it accepts clear packets
 
-	heard bool   // the peer has said something
-	said  Stance // what it said last
-	until time.Duration
+	heard bool          // the peer has said something
+	said  Stance        // what it said last
+	until time.Duration // when all has arrived that it sent before it encrypted
 }
 
 // newStance believes the kernel: an earlier agent had reasons to make it do so. What strict mode enforced had no
 // reason in the peer.
-func newStance(now time.Duration, o Options) stance {
+func newStance(o Options) stance {
 	return stance{
 		mode:     o.Mode,
-		since:    min(o.ModeSince, now),
+		since:    o.ModeSince,
 		answered: o.Kernel.Sends,
 		kernel:   o.Kernel,
 		adopted:  o.Kernel.Enforces && o.KernelMode != Strict,

@@ -75,7 +75,7 @@ type rules struct {
 
 func realRules() rules {
 	return rules{
-		adopt:   func(o Options) stance { return newStance(0, o) },
+		adopt:   newStance,
 		own:     func(s *stance) Stance { return s.own(0, 0) },
 		request: func(s *stance, said Stance) (bool, bool) { return s.request(0, said) },
 		reply:   func(s *stance, informed bool, said Stance) { s.reply(0, informed, said) },

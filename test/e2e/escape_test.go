@@ -79,7 +79,7 @@ func TestNothingEscapes(t *testing.T) {
 func tryAll(t *testing.T, l *lab.Lab) map[string]bool {
 	t.Helper()
 	magic := [wire.MagicLen]byte{0xe5, 0xca, 0x9e, 0, 0, 0, 0, 1}
-	capture, err := wire.Listen(l.Topology.Wire, lab.WireBridge, wire.Options{Magic: magic})
+	capture, err := wire.Listen(l.Topology.Wire, l.Topology.Bridges(), wire.Options{Magic: magic})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func watch(t *testing.T, c *testLab) *watched {
 		}
 	}
 	var err error
-	if w.capture, err = wire.Listen(topology.Wire, lab.WireBridge, wire.Options{Cluster: proof.ClusterOf(topology)}); err != nil {
+	if w.capture, err = wire.Listen(topology.Wire, topology.Bridges(), wire.Options{Cluster: proof.ClusterOf(topology)}); err != nil {
 		t.Fatal(err)
 	}
 	return w

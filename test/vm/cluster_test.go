@@ -18,6 +18,7 @@ func TestCluster(t *testing.T) {
 	l := up(t, "--nodes", "3", "--pods", "1")
 	t.Run("the kernel encrypts", func(t *testing.T) { kernelEncrypts(t, l) })
 	t.Run("nothing is in clear", func(t *testing.T) { verify(t, allRows) })
+	t.Run("nor what is larger than any packet", func(t *testing.T) { verify(t, allRows, "--size", "60000") })
 	t.Run("agents restart under traffic", func(t *testing.T) { restarts(t, l) })
 	t.Run("a record goes and comes back", func(t *testing.T) { recordGoes(t, l) })
 	t.Run("addresses move to another node", func(t *testing.T) { addressesMove(t, l) })
@@ -28,6 +29,7 @@ func TestOverlay(t *testing.T) {
 	needGuest(t)
 	up(t, "--nodes", "2", "--pods", "1", "--cni", "vxlan")
 	verify(t, 2*4*2*3)
+	verify(t, 2*4*2*3, "--size", "60000")
 }
 
 func kernelEncrypts(t *testing.T, l *lab.Lab) {

@@ -146,11 +146,11 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
 	if (!is_local(src))
 		return pass_unless_strict(REASON_SOURCE_NOT_ALLOWED);
+	if (mode == MODE_OBSERVE)
+		return verdict(ACTION_PASS, REASON_WOULD_REDIRECT);
 	if (!(dst->flags & ENTRY_SEND))
 		return is_bootstrap(pkt) ? verdict(ACTION_PASS, REASON_BOOTSTRAP)
 					 : pass_unless_strict(REASON_NOT_CONFIRMED);
-	if (mode == MODE_OBSERVE)
-		return verdict(ACTION_PASS, REASON_WOULD_REDIRECT);
 	if (tunnel_of(dst) == 0)
 		return pass_unless_strict(REASON_NO_TUNNEL);
 	return verdict(ACTION_TUNNEL, REASON_REDIRECTED);

@@ -177,12 +177,12 @@ func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 		return Pass, ReasonKeyZero
 	case !isLocal(src):
 		return config.unlessStrict(), ReasonSourceNotAllowed
+	case config.Mode == Observe:
+		return Pass, ReasonWouldRedirect
 	case !dst.Send && p.isBootstrap(config):
 		return Pass, ReasonBootstrap
 	case !dst.Send:
 		return config.unlessStrict(), ReasonNotConfirmed
-	case config.Mode == Observe:
-		return Pass, ReasonWouldRedirect
 	case config.Tunnels[dst.Slot] == 0:
 		return config.unlessStrict(), ReasonNoTunnel
 	}

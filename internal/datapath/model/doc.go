@@ -23,10 +23,11 @@
 //	destination has no (endpoint, key) pair    no_pair               pass; strict: drop, unless bootstrap
 //	destination has key 0                      key_zero              pass
 //	source is not this node's                  source_not_allowed    pass; strict: drop
+//	observe mode                               would_redirect        pass
 //	destination is not confirmed (no Send)     not_confirmed         pass; strict: drop, unless bootstrap
 //	there is no WireGuard device               no_tunnel             pass; strict: drop
-//	all others                                 redirected, recut     to the WireGuard device;
-//	                                           or oversize           observe: pass (would_redirect)
+//	all others                                 redirected, recut     to the WireGuard device
+//	                                           or oversize
 //
 // An own WireGuard packet has the mark (value under mask), comes from an address of this very machine
 // (not of a pod), and is UDP from Warren's port whose payload begins as every WireGuard message

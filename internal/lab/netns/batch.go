@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,8 @@ type Script struct {
 	Namespace string
 	// Tool is "ip" or "bridge".
 	Tool string
+	// Options of the tool for all lines, such as "-6".
+	Options []string
 	// Lines as the tool's -batch reads them, without the tool's name.
 	Lines []string
 }
@@ -30,10 +33,11 @@ func Batch(ctx context.Context, script Script) error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", script.Tool, ErrNoIproute2)
 	}
-	args := []string{"-batch", "-"}
+	args := slices.Clone(script.Options)
 	if script.Namespace != "" {
-		args = append([]string{"-netns", script.Namespace}, args...)
+		args = append(args, "-netns", script.Namespace)
 	}
+	args = append(args, "-batch", "-")
 	command := exec.CommandContext(ctx, path, args...)
 	command.Stdin = strings.NewReader(strings.Join(script.Lines, "\n") + "\n")
 	if output, err := command.CombinedOutput(); err != nil {

@@ -27,7 +27,7 @@ type echoServers struct {
 
 func startEchoServers(rows []Row) (*echoServers, error) {
 	servers := &echoServers{}
-	started := map[endpoint]bool{}
+	started := map[End]bool{}
 	for _, row := range rows {
 		if started[row.destination] {
 			continue
@@ -35,17 +35,17 @@ func startEchoServers(rows []Row) (*echoServers, error) {
 		started[row.destination] = true
 		if err := servers.start(row.destination); err != nil {
 			servers.Close()
-			return nil, fmt.Errorf("answer at %s of %s: %w", row.destination.address, row.destination.place, err)
+			return nil, fmt.Errorf("answer at %s of %s: %w", row.destination.Address, row.destination.Place, err)
 		}
 	}
 	return servers, nil
 }
 
-func (s *echoServers) start(at endpoint) error {
+func (s *echoServers) start(at End) error {
 	var packets net.PacketConn
 	var connections net.Listener
-	address := netip.AddrPortFrom(at.address, EchoPort).String()
-	err := netns.Do(at.namespace, func() (err error) {
+	address := netip.AddrPortFrom(at.Address, EchoPort).String()
+	err := netns.Do(at.Namespace, func() (err error) {
 		if packets, err = net.ListenPacket("udp", address); err == nil {
 			var plain net.ListenConfig
 			plain.SetMultipathTCP(false)

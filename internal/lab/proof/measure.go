@@ -28,7 +28,7 @@ const (
 func measure(ctx context.Context, l *lab.Lab, rows []Row, options Options) (measurement, error) {
 	m := measurement{nodes: nodeAddresses(l.Topology)}
 	markers := newMarkers()
-	capture, err := wire.Listen(l.Topology.Wire, lab.WireBridge, wire.Options{Cluster: ClusterOf(l.Topology), Magic: markers.magic})
+	capture, err := wire.Listen(l.Topology.Wire, l.Topology.Bridges(), wire.Options{Cluster: ClusterOf(l.Topology), Magic: markers.magic})
 	if err != nil {
 		return m, err
 	}
@@ -142,7 +142,15 @@ func nodeAddresses(topology lab.Topology) map[netip.Addr]string {
 
 // ClusterOf is the lab as somebody at the wire knows it.
 func ClusterOf(topology lab.Topology) wire.Cluster {
-	cluster := wire.Cluster{MACs: map[wire.MAC]bool{}, Nodes: map[netip.Addr]bool{}, Port: lab.Port}
+	cluster := wire.Cluster{MACs: map[wire.MAC]bool{}, Routers: map[netip.Addr]bool{}, Nodes: map[netip.Addr]bool{}, Port: lab.Port}
+	if router := topology.Router; router != nil {
+		for _, side := range []lab.RouterSide{router.Near, router.Far} {
+			cluster.MACs[wire.MAC(side.MAC)] = true
+			for _, address := range side.Addresses {
+				cluster.Routers[address] = true
+			}
+		}
+	}
 	for _, node := range topology.Nodes {
 		cluster.MACs[wire.MAC(node.MAC)] = true
 		cluster.Prefixes = append(cluster.Prefixes, node.Prefixes...)

@@ -25,15 +25,18 @@ type Row struct {
 	Family   string `json:"family"`
 	Protocol string `json:"protocol"`
 
-	source, destination endpoint
+	source, destination End
 }
 
-// endpoint is where traffic of a row starts or ends.
-type endpoint struct {
-	place     string // "n1" or "n1/p2"
-	namespace string
-	address   netip.Addr
+// End is where traffic of a row starts or ends.
+type End struct {
+	Place     string // "n1" or "n1/p2"
+	Namespace string
+	Address   netip.Addr
 }
+
+// Ends returns where the traffic starts and where it ends.
+func (r Row) Ends() (source, destination End) { return r.source, r.destination }
 
 // Filter selects rows; an empty list selects all.
 type Filter struct {
@@ -87,11 +90,11 @@ func pairRows(from, to lab.Node, filter Filter) []Row {
 
 // endpoints returns both ends of a row; family is an index into Families and into the address lists
 // of a topology. ok is false where the class needs a pod and there is none.
-func endpoints(class string, from, to lab.Node, family int) (source, destination endpoint, ok bool) {
-	host := func(n lab.Node) endpoint { return endpoint{n.Name, n.Namespace, n.Addresses[family]} }
-	pod := func(n lab.Node, i int) endpoint {
+func endpoints(class string, from, to lab.Node, family int) (source, destination End, ok bool) {
+	host := func(n lab.Node) End { return End{n.Name, n.Namespace, n.Addresses[family]} }
+	pod := func(n lab.Node, i int) End {
 		p := n.Pods[i]
-		return endpoint{n.Name + "/" + p.Name, p.Namespace, p.Addresses[family]}
+		return End{n.Name + "/" + p.Name, p.Namespace, p.Addresses[family]}
 	}
 	if class != Classes[0] && (len(from.Pods) == 0 || len(to.Pods) == 0) {
 		return source, destination, false

@@ -40,7 +40,7 @@ func TestRowEnds(t *testing.T) {
 	rows := Rows(topology(2, 2), Filter{From: []string{"n1"}, Protocols: []string{"tcp"}})
 	var got []string
 	for _, row := range rows {
-		got = append(got, row.String()+": "+row.source.place+" "+row.source.address.String()+" > "+row.destination.place+" "+row.destination.address.String())
+		got = append(got, row.String()+": "+row.source.Place+" "+row.source.Address.String()+" > "+row.destination.Place+" "+row.destination.Address.String())
 	}
 	want := []string{
 		"host-host n1 to n2, ipv4 tcp: n1 10.10.0.1 > n2 10.10.0.2",

@@ -26,8 +26,8 @@ var errNoAnswer = errors.New("nothing came back")
 
 // send does the exchange: the marker goes to the other end, which sends it back.
 func (e *exchange) send(size int, timeout time.Duration) {
-	payload, to, deadline := e.marker.Fill(size), e.row.destination.address, time.Now().Add(timeout)
-	e.failure = netns.Do(e.row.source.namespace, func() (err error) {
+	payload, to, deadline := e.marker.Fill(size), e.row.destination.Address, time.Now().Add(timeout)
+	e.failure = netns.Do(e.row.source.Namespace, func() (err error) {
 		switch e.row.Protocol {
 		case "icmp":
 			e.flow, err = ping(to, payload, deadline)
@@ -135,13 +135,15 @@ func ping(to netip.Addr, payload []byte, deadline time.Time) (wire.Flow, error) 
 		Source:      netip.AddrPortFrom(from.Unmap(), identifier),
 		Destination: netip.AddrPortFrom(to, identifier),
 	}
-	message := echoMessage(request, identifier, payload)
+	message := EchoMessage(request, identifier, payload)
 	// What comes back differs in type and, with it, checksum.
-	want := echoMessage(reply, identifier, payload)
+	want := EchoMessage(reply, identifier, payload)
 	return flow, ask(connection, message, want[4:], deadline)
 }
 
-func echoMessage(kind byte, identifier uint16, payload []byte) []byte {
+// EchoMessage is an ICMP message (RFC 792, RFC 4443 §4): type, code 0, checksum as for ICMPv4, identifier, sequence
+// number 1, payload.
+func EchoMessage(kind byte, identifier uint16, payload []byte) []byte {
 	message := []byte{kind, 0, 0, 0}
 	message = binary.BigEndian.AppendUint16(message, identifier)
 	message = append(message, 0, 1) // sequence number

@@ -98,7 +98,7 @@ func newCounter(m measurement) *counter {
 	for i, e := range m.exchanges {
 		c.tally.results = append(c.tally.results, Result{
 			Row: e.row, Delivered: e.failure == nil, failure: e.failure,
-			Source: e.flow.Source.Addr(), Destination: e.row.destination.address,
+			Source: e.flow.Source.Addr(), Destination: e.row.destination.Address,
 		})
 		c.byMarker[e.marker] = i
 		c.byFlow[e.flow], c.byFlow[e.flow.Reverse()] = i, i

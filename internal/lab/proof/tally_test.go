@@ -25,7 +25,7 @@ func newSituation() *situation {
 	for i, row := range rows {
 		s.exchanges = append(s.exchanges, exchange{
 			row: row, marker: markerOf(i), opening: markerOf(10 + i), closing: markerOf(20 + i),
-			flow: wire.Flow{Protocol: 6, Source: netip.AddrPortFrom(row.source.address, uint16(40000+i)), Destination: netip.AddrPortFrom(row.destination.address, EchoPort)},
+			flow: wire.Flow{Protocol: 6, Source: netip.AddrPortFrom(row.source.Address, uint16(40000+i)), Destination: netip.AddrPortFrom(row.destination.Address, EchoPort)},
 		})
 	}
 	return s

@@ -71,7 +71,7 @@ func TestVerifyNothing(t *testing.T) {
 func TestBlindCapture(t *testing.T) {
 	l := clearLab(t, "blind", lab.CNIRoutes)
 	markers := newMarkers()
-	capture, err := wire.Listen(l.Topology.Nodes[0].Pods[0].Namespace, lab.WireBridge, wire.Options{Magic: markers.magic})
+	capture, err := wire.Listen(l.Topology.Nodes[0].Pods[0].Namespace, []string{lab.WireBridge}, wire.Options{Magic: markers.magic})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,16 @@ var (
 	n1v6, n2v6   = netip.MustParseAddr("fd00:10::1"), netip.MustParseAddr("fd00:10::2")
 	p1, p2       = netip.MustParseAddr("10.42.1.11"), netip.MustParseAddr("10.42.2.11")
 	p1v6, p2v6   = netip.MustParseAddr("fd00:42:1::11"), netip.MustParseAddr("fd00:42:2::11")
+	r1, r1v6     = netip.MustParseAddr("10.10.0.254"), netip.MustParseAddr("fd00:10::fe")
 	world        = netip.MustParseAddr("192.0.2.1")
 )
 
-// twoNodes is a cluster of n1 and n2 with pods behind them.
+// twoNodes is a cluster of n1 and n2 with pods behind them and a router between.
 func twoNodes() Cluster {
 	return Cluster{
-		MACs:  map[MAC]bool{macN1: true, macN2: true},
-		Nodes: map[netip.Addr]bool{n1: true, n2: true, n1v6: true, n2v6: true},
+		MACs:    map[MAC]bool{macN1: true, macN2: true},
+		Routers: map[netip.Addr]bool{r1: true, r1v6: true},
+		Nodes:   map[netip.Addr]bool{n1: true, n2: true, n1v6: true, n2v6: true},
 		Prefixes: []netip.Prefix{
 			netip.MustParsePrefix("10.10.0.1/32"), netip.MustParsePrefix("10.10.0.2/32"),
 			netip.MustParsePrefix("fd00:10::1/128"), netip.MustParsePrefix("fd00:10::2/128"),

@@ -31,7 +31,7 @@ type Options struct {
 	Magic [MagicLen]byte
 }
 
-// Capture is a running capture of all that enters the switch. Every frame is seen once, at the port
+// Capture is a running capture of all that enters the switches. Every frame is seen once at each, at the port
 // by which it came.
 type Capture struct {
 	file    *os.File
@@ -45,25 +45,25 @@ type Capture struct {
 	err    error               // why it is incomplete
 }
 
-// Listen starts a capture in the switch's namespace. Every device there but the bridge and lo is a
+// Listen starts a capture in the switches' namespace. Every device there but the bridges and lo is a
 // port. From its return on, no frame is missed unnoticed.
-func Listen(namespace, bridge string, options Options) (*Capture, error) {
+func Listen(namespace string, bridges []string, options Options) (*Capture, error) {
 	c := &Capture{options: options, done: make(chan struct{}), seen: map[Marker][]string{}}
-	if err := netns.Do(namespace, func() error { return c.open(bridge) }); err != nil {
+	if err := netns.Do(namespace, func() error { return c.open(bridges) }); err != nil {
 		return nil, fmt.Errorf("capture in namespace %s: %w", namespace, err)
 	}
 	go c.read()
 	return c, nil
 }
 
-func (c *Capture) open(bridge string) error {
+func (c *Capture) open(bridges []string) error {
 	devices, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("list the ports: %w", err)
 	}
 	c.ports = map[int]string{}
 	for _, device := range devices {
-		if device.Name != bridge && device.Name != "lo" {
+		if device.Name != "lo" && !slices.Contains(bridges, device.Name) {
 			c.ports[device.Index] = device.Name
 		}
 	}

@@ -25,7 +25,7 @@ func TestCapture(t *testing.T) {
 		}
 	})
 	build(t, at, one, two)
-	capture, err := Listen(at, "wire", Options{Cluster: twoNodes(), Magic: magic})
+	capture, err := Listen(at, []string{"wire"}, Options{Cluster: twoNodes(), Magic: magic})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,17 +19,21 @@ const (
 	Piece
 	// Neighbours: ARP, or neighbour discovery that no router has forwarded.
 	Neighbours
+	// Refused: a router's error about a WireGuard message, which it quotes the beginning of.
+	Refused
 )
 
 // String returns the word used in reports.
 func (k Kind) String() string {
-	return [...]string{"outside", "clear", "wireguard", "piece", "neighbours"}[k]
+	return [...]string{"outside", "clear", "wireguard", "piece", "neighbours", "refused"}[k]
 }
 
 // Cluster is what Judge knows of the nodes.
 type Cluster struct {
-	// MACs of the nodes' devices on the wire.
+	// MACs of the nodes' devices on the wire, and of the routers'.
 	MACs map[MAC]bool
+	// Routers are the addresses of routers between nodes.
+	Routers map[netip.Addr]bool
 	// Nodes are the nodes' addresses on the wire: WireGuard has no others.
 	Nodes map[netip.Addr]bool
 	// Prefixes of everything that belongs to the cluster, the nodes' addresses included.
@@ -50,6 +54,8 @@ func (c Cluster) Judge(p Packet) Kind {
 		return Piece
 	case c.nodeToNode(p) && c.wireGuard(p):
 		return WireGuard
+	case c.refused(p):
+		return Refused
 	}
 	return Clear
 }
@@ -79,6 +85,16 @@ func (p Packet) neighbourDiscovery() bool {
 	return p.Flow.Protocol == protoICMP6 && p.ICMPType >= 133 && p.ICMPType <= 137 && p.HopLimit == 255 && !p.Fragment.IsPiece()
 }
 
+// refused accepts an ICMP error (RFC 792, RFC 4443 §3) of a router to a node about a packet that is itself accepted
+// above. What it quotes of a later fragment has been on the wire, and was judged there.
+func (c Cluster) refused(p Packet) bool {
+	if p.Quoted == nil || !c.Routers[p.Flow.Source.Addr()] || !c.Nodes[p.Flow.Destination.Addr()] {
+		return false
+	}
+	kind := c.Judge(*p.Quoted)
+	return kind == WireGuard || kind == Piece
+}
+
 const devicePorts = 4
 
 func (c Cluster) isWireGuardPort(port uint16) bool { return port-c.Port < devicePorts }
@@ -96,8 +112,32 @@ func (c Cluster) wireGuard(p Packet) bool {
 		return p.UDPLength == 92
 	case 3: // cookie
 		return p.UDPLength == 64
-	case 4: // header 16, data padded to 16, tag 16
-		return p.UDPLength >= 32 && p.UDPLength%16 == 0
+	case 4:
+		return transport(p)
 	}
 	return false
+}
+
+const (
+	// transportOverhead is the header of a transport message, 16 bytes, and the tag of its data, 16 bytes.
+	transportOverhead = 32
+	// paddedBelow is the smallest MTU at which an engine ends its padding, in bytes: IPv6 works with no less.
+	paddedBelow = 1280
+	// mostMessages is more than a session can carry: it lives for 180 seconds (Reject-After-Time in §6.1 of the
+	// WireGuard paper), and this is 6,000 a microsecond.
+	mostMessages = 1 << 40
+)
+
+// transport accepts data: type and reserved bytes (4 bytes, seen already), the receiver's index (4), a counter
+// (8), the encrypted packet, a tag (16).
+//
+// The packet is padded to a multiple of 16, but never beyond the MTU that it was sent with; of one that is larger,
+// what is over a multiple of the MTU is padded (calculate_skb_padding in the kernel's send.c, calculatePaddingSize in
+// wireguard-go). So a length says something below the smallest MTU only. What is asked of every message is
+// the counter, which begins at 0 with every session and has no time to get far: with type and reserved bytes it
+// fixes 7 of the first 16 bytes, 6 of them to zero, which no text has, whatever its length.
+func transport(p Packet) bool {
+	data := p.UDPLength - transportOverhead
+	return data >= 0 && (data%16 == 0 || data >= paddedBelow) &&
+		len(p.Payload) >= 16 && binary.LittleEndian.Uint64(p.Payload[8:]) < mostMessages
 }

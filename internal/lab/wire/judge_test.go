@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"testing"
 )
@@ -11,6 +13,19 @@ func TestJudge(t *testing.T) {
 		return ethernet(macN2, macN1, etherIPv6, ipv6(n1v6, n2v6, protoICMP6, hops, icmp(135, 0)))
 	}
 	elsewhere := MAC{2, 0xca}
+	// counted is data with a counter.
+	counted := func(length int, counter uint64) []byte {
+		return binary.LittleEndian.AppendUint64(wireGuard(4, length)[:8], counter)
+	}
+	data := func(length int, counter uint64) []byte {
+		return ip(n1, n2, protoUDP, udp(port, port, join(counted(length, counter), make([]byte, length-16))))
+	}
+	// tooBig is an error about a packet, of which it quotes so many bytes.
+	tooBig := func(from netip.Addr, about []byte, quoted int) []byte {
+		return ip(from, n1, protoICMP, join([]byte{3, 4, 0, 0, 0, 0, 5, 120}, about[14:14+quoted]))
+	}
+	encrypted := ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 1456)))
+	piece := ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 175, make([]byte, 80)))
 	tests := []struct {
 		name  string
 		frame []byte
@@ -22,11 +37,20 @@ func TestJudge(t *testing.T) {
 		{name: "keepalive", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 32))), want: WireGuard},
 		{name: "data", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 1456))), want: WireGuard},
 		{name: "between devices of later keys", frame: ip(n1, n2, protoUDP, udp(port+2, port+1, wireGuard(4, 1456))), want: WireGuard},
+		{name: "the last message of a session", frame: data(96, mostMessages-1), want: WireGuard},
+		{name: "padded up to an MTU of 1500", frame: data(1500+32, 7), want: WireGuard},
+		{name: "padded up to the smallest MTU", frame: data(1280+32, 7), want: WireGuard},
+		{name: "larger than the MTU: 4000 of 1500 is 2 times 1500 and 1000, padded to 1008", frame: data(4008+32, 7), want: WireGuard},
 		{name: "data cut into fragments, the first", frame: ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 0x2000, join(ports(port, port, 8+1472, 0), wireGuard(4, 1400)))), want: WireGuard},
 		{name: "later fragment between nodes", frame: ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 175, make([]byte, 80))), want: Piece},
 
 		{name: "clear text from the port of WireGuard", frame: ip(n1, n2, protoUDP, udp(port, port, []byte("GET / HTTP/1.1\r\n\r\n"))), want: Clear},
 		{name: "data of a length that padding forbids", frame: ip(n1, n2, protoUDP, udp(port, port, wireGuard(4, 100))), want: Clear},
+		{name: "data one byte below the smallest MTU", frame: data(1279+32, 7), want: Clear},
+		{name: "data without room for a tag", frame: data(31, 7), want: Clear},
+		{name: "large data with a counter that no session reaches", frame: data(4008+32, mostMessages), want: Clear},
+		{name: "large text behind type and reserved bytes", frame: ip(n1, n2, protoUDP, udp(port, port, join([]byte{4, 0, 0, 0}, bytes.Repeat([]byte("GET / HTTP/1.1 "), 100)))), want: Clear},
+		{name: "data cut off before its counter", frame: ethernet(macN2, macN1, etherIPv4, ipv4(n1, n2, protoUDP, 0x2000, join(ports(port, port, 8+1472, 0), wireGuard(4, 8)))), want: Clear},
 		{name: "reserved bytes used", frame: ip(n1, n2, protoUDP, udp(port, port, join([]byte{4, 1, 0, 0}, make([]byte, 60)))), want: Clear},
 		{name: "empty datagram", frame: ip(n1, n2, protoUDP, udp(port, port, nil)), want: Clear},
 		{name: "from a port behind those of WireGuard", frame: ip(n1, n2, protoUDP, udp(port+4, port, wireGuard(4, 64))), want: Clear},
@@ -47,6 +71,14 @@ func TestJudge(t *testing.T) {
 		{name: "neighbour solicitation", frame: solicitation(255), want: Neighbours},
 		{name: "neighbour solicitation that was forwarded", frame: solicitation(254), want: Clear},
 		{name: "echo with hop limit 255", frame: ethernet(macN2, macN1, etherIPv6, ipv6(n1v6, n2v6, protoICMP6, 255, icmp(128, 1))), want: Clear},
+
+		{name: "a router refuses a message", frame: tooBig(r1, encrypted, 120), want: Refused},
+		{name: "a router refuses a message, ipv6", frame: ip(r1v6, n1v6, protoICMP6, join([]byte{2, 0, 0, 0, 0, 0, 5, 120}, ip(n1v6, n2v6, protoUDP, udp(port, port, wireGuard(4, 1456)))[14:])), want: Refused},
+		{name: "a router refuses a piece", frame: tooBig(r1, piece, 60), want: Refused},
+		{name: "a router quotes clear text", frame: tooBig(r1, ip(n1, n2, protoTCP, tcp(5, 6)), 28), want: Clear},
+		{name: "a router quotes no more than the ports", frame: tooBig(r1, encrypted, 28), want: Clear},
+		{name: "a node that says it is a router", frame: tooBig(n2, encrypted, 120), want: Clear},
+		{name: "a router's own words", frame: ip(r1, n1, protoICMP, icmp(8, 1)), want: Clear},
 
 		{name: "between others", frame: ethernet(elsewhere, macN1, etherIPv4, ipv4(world, world, protoUDP, 0, udp(9, 9, nil))), want: Outside},
 		{name: "multicast of the link", frame: ethernet(MAC{0x33, 0x33, 0, 0, 0, 0x16}, macN1, etherIPv6, ipv6(n1v6, netip.MustParseAddr("ff02::16"), protoICMP6, 1, icmp(143, 0))), want: Outside},

@@ -60,6 +60,8 @@ type Packet struct {
 	Payload []byte
 	// Inner is the frame inside VXLAN.
 	Inner *Packet
+	// Quoted is the beginning of the packet that an ICMP error is about, as if in a frame of its own.
+	Quoted *Packet
 }
 
 // Decode reads an Ethernet frame. It accepts any bytes.
@@ -75,13 +77,17 @@ func Decode(frame []byte) Packet {
 	for (p.EtherType == etherVLAN || p.EtherType == etherQinQ) && len(rest) >= 4 {
 		p.EtherType, rest = binary.BigEndian.Uint16(rest[2:]), rest[4:]
 	}
+	p.network(rest)
+	return p
+}
+
+func (p *Packet) network(b []byte) {
 	switch p.EtherType {
 	case etherIPv4:
-		p.ipv4(rest)
+		p.ipv4(b)
 	case etherIPv6:
-		p.ipv6(rest)
+		p.ipv6(b)
 	}
-	return p
 }
 
 func (p *Packet) ipv4(b []byte) {
@@ -158,6 +164,10 @@ func (p *Packet) transport(protocol uint8, b []byte) {
 			identifier := binary.BigEndian.Uint16(b[4:])
 			p.ports(identifier, identifier)
 		}
+		if p.icmpError() {
+			p.Quoted = &Packet{Source: p.Source, Destination: p.Destination, EtherType: p.EtherType}
+			p.Quoted.network(b[8:])
+		}
 	}
 }
 
@@ -167,6 +177,15 @@ func (p *Packet) echo() bool {
 		return p.ICMPType == 0 || p.ICMPType == 8
 	}
 	return p.ICMPType == 128 || p.ICMPType == 129
+}
+
+// icmpError reports whether the ICMP message is about a packet that did not get through: unreachable, which "fragmentation
+// needed" is one of, or too big.
+func (p *Packet) icmpError() bool {
+	if p.Flow.Protocol == protoICMP {
+		return p.ICMPType == 3
+	}
+	return p.ICMPType == 1 || p.ICMPType == 2
 }
 
 func (p *Packet) ports(source, destination uint16) {
