@@ -28,6 +28,8 @@ type stream struct {
 	sender   net.Conn
 	receiver net.PacketConn
 	sent     int
+	refused  int   // of these by the kernel,
+	refusal  error // the last time for this reason
 	received map[uint32]bool
 	stop     chan struct{}
 	running  sync.WaitGroup
@@ -84,7 +86,10 @@ func (s *stream) send() {
 		case <-ticker.C:
 			_, err := s.sender.Write(binary.BigEndian.AppendUint32(nil, uint32(s.sent)))
 			s.sent++ // a packet that could not be sent is lost, too
-			_ = err
+			if err != nil {
+				s.refused++
+				s.refusal = err
+			}
 		}
 	}
 }
@@ -119,7 +124,7 @@ func (s *stream) finish(t *testing.T) {
 		}
 	}
 	if len(lost) > 0 {
-		t.Errorf("stream %s: %d of %d packets lost, the first is number %d", s.name, len(lost), s.sent, lost[0])
+		t.Errorf("stream %s: %d of %d packets lost, the first is number %d; %d could not be sent: %v", s.name, len(lost), s.sent, lost[0], s.refused, s.refusal)
 	}
 }
 
