@@ -16,7 +16,6 @@ import (
 type said struct{ answered, encrypting bool }
 
 var (
-	nothing  = said{}
 	answered = said{answered: true}
 	encrypts = said{answered: true, encrypting: true}
 )
