@@ -40,7 +40,8 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 	return known && peer.State(now).Phase == probe.Confirmed
 }
 
-// silentAfter is how long the old key may take to answer when it is asked because there is a new one.
+// silentAfter is how long a peer that is asked at short intervals may take to answer: an old key because there is a new
+// one, or a peer of a node that leaves.
 const silentAfter = 2 * time.Second
 
 // silent reports whether the old key has not answered since it was asked because of the new one.
