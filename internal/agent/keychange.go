@@ -35,18 +35,24 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 	return false
 }
 
-// silentAfter is how long the old key may take to answer when it is asked because there is a new one.
+// silentAfter is how long a peer that is asked at short intervals may take to answer: an old key because there is a new
+// one, or a peer of a node that leaves.
 const silentAfter = 2 * time.Second
 
 // silent reports whether the old key has not answered since it was asked because of the new one.
 func (a *agent) silent(old, fresh cluster.PublicKey, now time.Duration) bool {
 	since, asked := a.probing.doubted[fresh]
-	for _, peer := range a.probing.channels(old) {
-		if peer.State(now).Replied >= since {
-			return false
-		}
+	replied, _ := a.lastReply(old, now)
+	return asked && now-since >= silentAfter && replied < since
+}
+
+// lastReply returns when the peer with that key answered last, through any device; asked is false when it has
+// not been asked.
+func (a *agent) lastReply(key cluster.PublicKey, now time.Duration) (at time.Duration, asked bool) {
+	for _, peer := range a.probing.channels(key) {
+		at, asked = max(at, peer.State(now).Replied), true
 	}
-	return asked && now-since >= silentAfter
+	return at, asked
 }
 
 // askAgain has the present keys of nodes with a held one asked at once.

@@ -23,6 +23,8 @@ import (
 // Each of the first two ends at its deadline as well: a peer that is dead cannot answer.
 type leaving struct {
 	stage    string
+	since    time.Duration // when the record was withdrawn
+	asked    time.Duration // when the peers were asked last
 	deadline time.Time     // of the stage
 	patience time.Duration // for each stage
 	late     []string      // peers that a stage did not wait for any longer
@@ -60,6 +62,9 @@ func (a *agent) advanceLeave() {
 	if l == nil || l.stage == api.LeaveDone {
 		return
 	}
+	if l.stage == api.LeaveWithdrawn && monotonic()-l.asked >= askPause {
+		a.askAll()
+	}
 	waiting := a.waitingFor()
 	if len(waiting) > 0 && time.Now().Before(l.deadline) {
 		return
@@ -67,18 +72,21 @@ func (a *agent) advanceLeave() {
 	l.late = append(l.late, waiting...)
 	l.deadline = time.Now().Add(l.patience)
 	if l.stage == api.LeaveAnnounced {
-		l.stage = api.LeaveWithdrawn
+		l.stage, l.since = api.LeaveWithdrawn, monotonic()
 		a.view.complete = false // the record goes with the next round
-		a.askAll()
 	} else {
 		l.stage = api.LeaveDone
 	}
 	a.Log.Info("leaving", "stage", l.stage, "not_waited_for", waiting)
 }
 
-// askAll asks every peer until it answers no more.
+// askPause is how often peers are asked whether they are still there.
+const askPause = 500 * time.Millisecond
+
+// askAll asks every peer at once.
 func (a *agent) askAll() {
 	now := monotonic()
+	a.leave.asked = now
 	for c := range a.probing.peers {
 		a.probing.do(c, func(peer *probe.Peer) { peer.Ask(now) })
 	}
@@ -91,7 +99,8 @@ func (a *agent) waitingFor() []string {
 		key, _ := a.world.KeyInUse(record.ID)
 		holdsOn := a.world.Routes().Paths[key.Public].Send
 		if a.leave.stage == api.LeaveWithdrawn {
-			holdsOn = a.answers(key.Public, now)
+			replied, asked := a.lastReply(key.Public, now)
+			holdsOn = asked && now-max(replied, a.leave.since) < silentAfter
 		}
 		if holdsOn {
 			names = append(names, record.ID.Name)

@@ -27,7 +27,7 @@ Labs of different names live side by side; every command takes --name.`,
   warren lab exec n1/p1 -- ping -c 1 10.42.2.11
   warren lab down`,
 	}
-	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabSweep(), newLabAgent(), newLabJoin(), newLabLeave(), newLabDown())
+	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabSweep(), newLabAgent(), newLabJoin(), newLabLeave(), newLabReboot(), newLabDown())
 	return cmd
 }
 

@@ -47,6 +47,25 @@ func newLabLeave() *cobra.Command {
 	return cmd
 }
 
+func newLabReboot() *cobra.Command {
+	var flags labFlags
+	loseDisk := false
+	cmd := &cobra.Command{
+		Use:   "reboot NODE",
+		Short: "Reboot a node of a running lab",
+		Long: `End everything on a node at once, build the machine anew, and start its agent. The state directory
+is kept, as a disk is, or lost with --lose-disk; the record in the folder stays.`,
+		Example: "  warren lab reboot n2 --lose-disk",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return lab.Reboot(cmd.Context(), flags.name, args[0], loseDisk, flags.options(cmd))
+		},
+	}
+	flags.addName(cmd)
+	cmd.Flags().BoolVar(&loseDisk, "lose-disk", false, "lose the state directory, with the private key")
+	return cmd
+}
+
 func newLabAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",

@@ -106,3 +106,62 @@ func (l *Lab) leave(ctx context.Context, name string) error {
 
 // RecordPath is the file in which a node's agent publishes its record.
 func (l *Lab) RecordPath(node string) string { return filepath.Join(l.RecordDir(), node+".yaml") }
+
+// Reboot ends everything on a node and builds the machine anew, with its disk or, if that is lost, without. Its record
+// stays where it is. Where agents run, its agent is started; Reboot does not wait for it.
+func Reboot(ctx context.Context, name, nodeName string, loseDisk bool, options Options) error {
+	err := change(ctx, name, options, func(l *Lab) error { return l.reboot(ctx, nodeName, loseDisk) })
+	if err != nil {
+		return fmt.Errorf("reboot %s of lab %s: %w", nodeName, name, err)
+	}
+	return nil
+}
+
+func (l *Lab) reboot(ctx context.Context, name string, loseDisk bool) error {
+	node, ok := l.Topology.Node(name)
+	if !ok {
+		return l.unknown(name)
+	}
+	if err := netns.End(ctx, endTime, node.Namespaces()...); err != nil {
+		return err
+	}
+	if err := removeThese(ctx, node.Namespaces()); err != nil {
+		return err
+	}
+	if err := l.dirs(node).powerOff(loseDisk); err != nil {
+		return err
+	}
+	if err := l.makeNode(ctx, node); err != nil {
+		return err
+	}
+	recipe := newRecipe(l.Spec)
+	for _, other := range l.Topology.Others(name) {
+		if err := run(ctx, recipe.join(node, other)); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx, node.Namespaces()); err != nil {
+		return err
+	}
+	if l.Spec.Agent == nil {
+		return nil
+	}
+	return l.startAgents([]Node{node})
+}
+
+// powerOff removes what a machine loses when it goes off, and the state directory if the disk is lost.
+func (d nodeDirs) powerOff(loseDisk bool) error {
+	if err := unmountBelow(d.root); err != nil {
+		return err
+	}
+	lost := []string{d.run(), d.bpf(), d.wireguard()}
+	if loseDisk {
+		lost = append(lost, d.state())
+	}
+	for _, path := range lost {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove its files: %w", err)
+		}
+	}
+	return nil
+}

@@ -45,8 +45,12 @@ func (n *Netdev) EnsureWireGuard(name string, mtu int) (Link, error) {
 	return n.Prepare(name, mtu)
 }
 
-// Prepare gives an existing tunnel device, kernel WireGuard or TUN, its MTU in bytes, keeps the
-// kernel from giving it an IPv6 link-local address, and sets it up. It may be repeated.
+// tunQueue is how many packets wait for the process behind a TUN device. The kernel drops what comes when as many
+// wait; the usual 500 are there in a moment in which the process waits for a processor.
+const tunQueue = 4096
+
+// Prepare gives an existing tunnel device, kernel WireGuard or TUN, its MTU in bytes and a TUN device a longer queue,
+// keeps the kernel from giving it an IPv6 link-local address, and sets it up. It may be repeated.
 //
 // Without an address the kernel has nothing to say on the device: no router solicitation, no
 // multicast report, no duplicate address detection ever enters the tunnel by itself.
@@ -55,7 +59,7 @@ func (n *Netdev) Prepare(name string, mtu int) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	if err := n.silence(raw); err != nil {
+	if err := errors.Join(n.silence(raw), n.lengthen(raw)); err != nil {
 		return Link{}, err
 	}
 	if err := n.SetMTU(name, mtu); err != nil {
@@ -81,6 +85,17 @@ func (n *Netdev) silence(raw netlink.Link) error {
 	err := n.handle.LinkSetIP6AddrGenMode(raw, nl.IN6_ADDR_GEN_MODE_NONE)
 	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		return fmt.Errorf("turn off link-local addresses on %s: %w", raw.Attrs().Name, err)
+	}
+	return nil
+}
+
+// lengthen gives a TUN device its queue.
+func (n *Netdev) lengthen(raw netlink.Link) error {
+	if kindOf(raw) != kindTun || raw.Attrs().TxQLen == tunQueue {
+		return nil
+	}
+	if err := n.handle.LinkSetTxQLen(raw, tunQueue); err != nil {
+		return fmt.Errorf("set the queue of %s to %d packets: %w", raw.Attrs().Name, tunQueue, err)
 	}
 	return nil
 }

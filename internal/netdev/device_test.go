@@ -78,6 +78,9 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("prepared device (-want +got):\n%s", diff)
 		}
 	}
+	if raw, err := n.find("warren0"); err != nil || raw.Attrs().TxQLen != tunQueue {
+		t.Errorf("queue of %d packets, %v, want %d", raw.Attrs().TxQLen, err, tunQueue)
+	}
 }
 
 // An agent prepares its device again whenever a device changes; if that changed anything, it would

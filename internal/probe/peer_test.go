@@ -367,3 +367,21 @@ func TestNames(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// A peer that an earlier agent had heard to encrypt is enforced on without a gap when it says so again, so that a restart
+// writes nothing that is there already.
+func TestAdoptedEnforcementHasNoGap(t *testing.T) {
+	p := New(0, Options{Mode: Permissive, KernelMode: Permissive, Kernel: Kernel{Sends: true, Enforces: true}, Seed: 1})
+	asked := p.Tick(0)
+	if len(asked) == 0 {
+		t.Fatal("it is not asked")
+	}
+	for _, now := range []time.Duration{0, time.Millisecond} {
+		if now > 0 {
+			p.Reply(now, Message{Kind: Reply, Nonce: asked[0].Message.Nonce, Size: MinSize, Stance: Stance{Confirmed: true, Encrypting: true}})
+		}
+		if s := p.State(now); !s.Send || !s.Enforce {
+			t.Errorf("at %v: send %t, enforce %t", now, s.Send, s.Enforce)
+		}
+	}
+}

@@ -108,8 +108,9 @@ func (s *stance) request(now time.Duration, said Stance) (differs, outdated bool
 // reply learns from the answer to a request. informed says that the request told what own says now, and that no
 // request outdated it: else the peer may encrypt no longer, and count on having told so.
 func (s *stance) reply(now time.Duration, informed bool, said Stance) {
-	said.Encrypting = said.Encrypting && (informed || s.said.Encrypting)
-	if said.Encrypting && !s.said.Encrypting {
+	known := s.said.Encrypting || s.adopted
+	said.Encrypting = said.Encrypting && (informed || known)
+	if said.Encrypting && !known {
 		s.until = now + inFlight
 	}
 	s.answered, s.heard, s.said, s.adopted = true, true, said, false

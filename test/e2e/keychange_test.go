@@ -3,15 +3,11 @@ package e2e
 import (
 	"bytes"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"warren/internal/cluster"
-	"warren/internal/lab"
 )
 
 // backTime is how long a node that was rebooted may be away.
@@ -57,18 +53,9 @@ func TestKeyChange(t *testing.T) {
 	})
 	t.Run("a machine that lost its disk is back", func(t *testing.T) {
 		c := c.in(t)
-		c.must("agent", "kill", "n2")
-		for _, pid := range tunnels(t, c, "n2") {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.RemoveAll(filepath.Join(lab.BaseDir, c.name, "n2", "state")); err != nil {
-			t.Fatal(err)
-		}
-		c.run("agent", "start", "n2")
+		c.must("reboot", "n2", "--lose-disk")
 		took := eventually(t, 30*time.Second, "n1 encrypts to the new key", func() bool { key := keyOf(); return key != "" && key != before })
-		t.Logf("back %v after its agent was ready", took)
+		t.Logf("back %v after the machine was there", took)
 		if took > backTime {
 			t.Errorf("it took %v, more than %v", took, backTime)
 		}
@@ -77,20 +64,4 @@ func TestKeyChange(t *testing.T) {
 		}
 		c.mustVerify(2 * 4 * 2 * 3)
 	})
-}
-
-// tunnels returns the processes of a node's tunnels.
-func tunnels(t *testing.T, c *testLab, node string) (pids []int) {
-	t.Helper()
-	for line := range strings.Lines(c.mustExec(node, "ip", "netns", "pids", c.node(node).Namespace)) {
-		text, _ := os.ReadFile("/proc/" + strings.TrimSpace(line) + "/cmdline")
-		if args := strings.Split(string(text), "\x00"); len(args) > 1 && args[1] == "tunnel" {
-			pid, err := strconv.Atoi(strings.TrimSpace(line))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
