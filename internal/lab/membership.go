@@ -125,6 +125,10 @@ func (l *Lab) reboot(ctx context.Context, name string, loseDisk bool) error {
 	if err := netns.End(ctx, endTime, node.Namespaces()...); err != nil {
 		return err
 	}
+	// The kernel takes its time with the devices of a namespace; this one has to be gone.
+	if err := run(ctx, []netns.Script{ip(l.Topology.Wire, f("link delete %s", node.Name))}); err != nil {
+		return err
+	}
 	if err := removeThese(ctx, node.Namespaces()); err != nil {
 		return err
 	}
