@@ -65,6 +65,8 @@ type agent struct {
 	rotated     time.Time      // when the rotation was looked at last
 	have        plan.State     // the entries that the kernel has, as last read or written
 	pending     plan.Scope     // what is still to be looked at
+	draining    plan.Scope     // what is to be looked at again when the devices are drained,
+	drained     time.Time      // which is then
 	synced      bool
 	memory      memory
 	view        view
@@ -295,6 +297,9 @@ func (a *agent) untilDue() time.Duration {
 		next = min(next, soon)
 	}
 	next = min(next, time.Until(a.rotationDue()))
+	if !a.draining.Empty() {
+		next = min(next, time.Until(a.drained))
+	}
 	if at, stale := a.memory.due(); a.synced && stale {
 		next = min(next, time.Until(at))
 	}
@@ -308,6 +313,10 @@ const soon = 200 * time.Millisecond
 func (a *agent) doDue() {
 	a.letGo(time.Now())
 	a.advanceLeave()
+	if !a.draining.Empty() && !time.Now().Before(a.drained) {
+		a.pending.Add(a.draining)
+		a.draining = plan.Scope{}
+	}
 	a.advanceRotation(time.Now())
 	now := monotonic()
 	a.probe(now)

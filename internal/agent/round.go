@@ -286,10 +286,14 @@ func (a *agent) converge(context.Context) error {
 	for _, t := range a.tunnelsInUse() {
 		tunnels[t] = plan.Diff(a.world.WantTunnel(scope, t.slot), scope.Of(t.have), options)
 	}
+	drained := a.drain(entries, tunnels, time.Now())
 	if err := a.carryOut(entries, tunnels); err != nil {
 		return err // the next round reads anew and looks at everything
 	}
 	a.pending = plan.Scope{}
+	if !drained {
+		a.draining.Add(scope)
+	}
 	a.have.Apply(entries)
 	for t, ops := range tunnels {
 		t.have.Apply(ops)
@@ -297,6 +301,26 @@ func (a *agent) converge(context.Context) error {
 	}
 	a.noteOperations(entries, "entries_set", len(entries.SetEntries), "entries_deleted", len(entries.DeleteEntries))
 	return nil
+}
+
+// drainTime is how long a device goes on encrypting what the datapath gave it before it let go of a prefix: its queue is
+// short, but a tunnel process may have to wait for a processor.
+const drainTime = time.Second
+
+// drain puts off what the devices lose until drainTime after the datapath let go of something. It reports whether nothing
+// was put off.
+func (a *agent) drain(entries plan.Ops, tunnels map[*tunnel]plan.Ops, now time.Time) bool {
+	if len(entries.DeleteEntries) > 0 {
+		a.drained = now.Add(drainTime)
+	}
+	nothing := true
+	for t, ops := range tunnels {
+		if now.Before(a.drained) && len(ops.Orphans)+len(ops.RemovePeers) > 0 {
+			ops.Orphans, ops.RemovePeers = nil, nil
+			tunnels[t], nothing = ops, false
+		}
+	}
+	return nothing
 }
 
 // noteOperations counts what was carried out and logs it.
