@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"warren/internal/lab/netns"
 )
@@ -35,6 +39,13 @@ type stream struct {
 	running  sync.WaitGroup
 }
 
+// patient sockets have room for what comes while this process waits for its turn: packets that it has not read yet
+// are not lost on the way.
+var patient = net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+	controlErr := conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+	return errors.Join(controlErr, err)
+}}
+
 // startStream begins to send. The first packet has to arrive before it returns, so that no
 // handshake is counted as a loss.
 func startStream(t *testing.T, from, to end) *stream {
@@ -43,7 +54,7 @@ func startStream(t *testing.T, from, to end) *stream {
 		name: fmt.Sprintf("%s to %s", from.address, to.address), received: map[uint32]bool{}, stop: make(chan struct{}),
 	}
 	err := netns.Do(to.namespace, func() (err error) {
-		s.receiver, err = net.ListenPacket("udp", netip.AddrPortFrom(to.address, 0).String())
+		s.receiver, err = patient.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(to.address, 0).String())
 		return err
 	})
 	if err != nil {
