@@ -55,7 +55,7 @@ func (a *agent) status() (api.Status, error) {
 		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
 		Ready: len(missing) == 0, NotReady: missing,
 		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
-		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes),
+		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes), Exempt: texts(a.Config.Exempt),
 		Device: a.firstDevice(actual), Devices: a.devices(actual), Rotation: a.rotationStatus(), Underlay: a.underlayStatus(), Peers: a.peers(actual),
 		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
 	}, nil

@@ -31,7 +31,9 @@ type Status struct {
 	PublicKey  string   `json:"public_key"`
 	Addresses  []string `json:"addresses"`
 	Prefixes   []string `json:"prefixes"`
-	Device     Device   `json:"device"`
+	// Exempt is what stays in clear in every mode, as the configuration says it.
+	Exempt []string `json:"exempt"`
+	Device Device   `json:"device"`
 	// Devices are all of this node's WireGuard devices; more than one while a key of it or of a peer
 	// is replaced, and as long as some nodes have replaced theirs oftener than others.
 	Devices  []Device   `json:"devices"`

@@ -121,7 +121,7 @@ func exampleStatus() api.Status {
 	return api.Status{
 		Version: "v0.1.0", Node: "n1", Cluster: "default", PID: 4711, Started: now.Add(-time.Hour), NotReady: []string{"underlay: no device"},
 		Mode: "permissive", ModeSource: api.ModeCommanded, Ingress: "underlay", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
-		Addresses: []string{"10.0.0.1"}, Prefixes: []string{"10.42.1.0/24"},
+		Addresses: []string{"10.0.0.1"}, Prefixes: []string{"10.42.1.0/24"}, Exempt: []string{"192.0.2.7/32 tcp/179", "10.42.9.0/24"},
 		Device: api.Device{Name: "warren0b", Engine: "kernel", Index: 7, MTU: 1440, Port: 51881, Mark: "0x10/0x10", Epoch: 2},
 		Devices: []api.Device{
 			{Name: "warren0", Engine: "kernel", Index: 5, MTU: 1440, Port: 51880, Mark: "0x10/0x10", Epoch: 1},

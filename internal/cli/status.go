@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -46,6 +47,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 		[]string{"key", s.PublicKey + ", " + rotationLine(s.Rotation)},
 		[]string{"addresses", listOr(s.Addresses, "none yet")},
 		[]string{"prefixes", listOr(s.Prefixes, "none")},
+		[]string{"exempt", cmp.Or(strings.Join(s.Exempt, ", "), "nothing")},
 		[]string{"device", deviceLines(s)},
 		[]string{"underlay", underlayLine(s.Underlay)},
 		[]string{"ipcache", fmt.Sprintf("%d prefixes", s.Entries)},
