@@ -9,9 +9,9 @@ import (
 	"warren/internal/datapath/model"
 )
 
-// mostSteps is a tenth of what the verifier takes before it gives up: others see other paths through a
-// program.
-const mostSteps = 100_000
+// mostSteps is a quarter of what the verifier takes before it gives up. Verifiers differ in the paths that they see:
+// that of Linux 6.1 takes about twice as many steps as that of 6.12.
+const mostSteps = 250_000
 
 // TestVerifierEffort: with everything switched on, no program is anywhere near the verifier's limit.
 func TestVerifierEffort(t *testing.T) {
