@@ -284,10 +284,12 @@ static __always_inline const struct entry *lookup_entry(const struct address *ad
 	if (lookup_exact(address, found))
 		return found;
 	entry = bpf_map_lookup_elem(&ipcache_prefix, &key);
-	if (!entry)
-		return NULL;
-	*found = *entry;
-	return found;
+	if (entry) {
+		*found = *entry;
+		return found;
+	}
+	/* What covers it may have gone from one map to the other between the two lookups. */
+	return lookup_exact(address, found) ? found : NULL;
 }
 
 /* Count one packet (a GSO packet is one) that leaves the program for this reason. */
