@@ -43,9 +43,9 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 				news[what]()
 			}
 			var entry api.EntryDetail
-			eventually(t, 5*time.Second, "n1 knows n2 as node and API server", func() bool {
+			eventually(t, 10*time.Second, "n1 knows n2 as node and API server, and n2 has answered", func() bool {
 				entry, _ = lookup(c, n2)
-				return entry.Identity == 7 && entry.Endpoint == n2.String() && entry.Agree
+				return entry.Identity == 7 && entry.Endpoint == n2.String() && entry.Agree && slices.Contains(c.peers("n1"), "n2")
 			})
 			labels := []string{"reserved:kube-apiserver", "reserved:remote-node"}
 			if !slices.Equal(entry.Labels, labels) || entry.Key != 1 || len(entry.Facts) != 2 {
