@@ -34,13 +34,7 @@ The exit code is 1 when model and kernel do not agree: then the maps are not wha
 			if err != nil {
 				return err
 			}
-			if err := q.output.print(cmd.OutOrStdout(), answer, func(w io.Writer) { printExplanation(w, answer) }); err != nil {
-				return err
-			}
-			if !answer.Agree {
-				return exitError{Code: exitFailure}
-			}
-			return nil
+			return q.output.printVerdict(cmd.OutOrStdout(), answer.Agree, answer, func(w io.Writer) { printExplanation(w, answer) })
 		},
 	}
 	q.addFlags(cmd)

@@ -24,13 +24,7 @@ func newLabStatus() *cobra.Command {
 				return err
 			}
 			status := l.Status(cmd.Context())
-			if err := form.print(cmd.OutOrStdout(), status, func(w io.Writer) { printLab(w, l.Spec, status) }); err != nil {
-				return err
-			}
-			if !status.Ready() {
-				return exitError{Code: exitFailure}
-			}
-			return nil
+			return form.printVerdict(cmd.OutOrStdout(), status.Ready(), status, func(w io.Writer) { printLab(w, l.Spec, status) })
 		},
 	}
 	flags.addName(cmd)

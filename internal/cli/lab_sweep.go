@@ -49,13 +49,7 @@ The exit code is 0 when every size was delivered or refused so, and 1 otherwise.
 			if err != nil {
 				return err
 			}
-			if err := form.print(cmd.OutOrStdout(), report, func(w io.Writer) { printSweep(w, report, all) }); err != nil {
-				return err
-			}
-			if !report.OK {
-				return exitError{Code: exitFailure}
-			}
-			return nil
+			return form.printVerdict(cmd.OutOrStdout(), report.OK, report, func(w io.Writer) { printSweep(w, report, all) })
 		},
 	}
 	flags.addName(cmd)

@@ -45,13 +45,7 @@ The exit code is 0 when every row was delivered and nothing could be read, and 1
 			if err != nil {
 				return err
 			}
-			if err := form.print(cmd.OutOrStdout(), report, func(w io.Writer) { printReport(w, report, all) }); err != nil {
-				return err
-			}
-			if !report.OK {
-				return exitError{Code: exitFailure}
-			}
-			return nil
+			return form.printVerdict(cmd.OutOrStdout(), report.OK, report, func(w io.Writer) { printReport(w, report, all) })
 		},
 	}
 	flags.addName(cmd)

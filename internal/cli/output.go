@@ -46,6 +46,14 @@ func (o output) print(w io.Writer, value any, text func(io.Writer)) error {
 	return encoder.Encode(value)
 }
 
+// printVerdict prints like print; the exit code is 1 when what is printed is not as it should be.
+func (o output) printVerdict(w io.Writer, ok bool, value any, text func(io.Writer)) error {
+	if err := o.print(w, value, text); err != nil || ok {
+		return err
+	}
+	return exitError{Code: exitFailure}
+}
+
 // table prints rows in columns; the first row is the head.
 func table(w io.Writer, rows ...[]string) {
 	var text strings.Builder

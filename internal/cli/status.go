@@ -26,13 +26,7 @@ their remedies. The exit code is 0 when the agent is ready and 1 when it is not.
 			if err != nil {
 				return err
 			}
-			if err := q.output.print(cmd.OutOrStdout(), status, func(w io.Writer) { printStatus(w, status, time.Now()) }); err != nil {
-				return err
-			}
-			if !status.Ready {
-				return exitError{Code: exitFailure}
-			}
-			return nil
+			return q.output.printVerdict(cmd.OutOrStdout(), status.Ready, status, func(w io.Writer) { printStatus(w, status, time.Now()) })
 		},
 	}
 	q.addFlags(cmd)
