@@ -356,7 +356,6 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 		break
 	}
 	a.apply(changes...)
-	a.showHeld(time.Now())
 	if len(a.view.underlays) > 1 {
 		a.apply(plan.Change{Underlay: a.underlayRoutes()})
 	}

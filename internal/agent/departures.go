@@ -19,7 +19,8 @@ func holdRule(c config.Config) plan.HoldRule {
 	return plan.HoldRule{Settle: settle, Share: c.Hold.Share, Wait: c.Hold.Wait.Duration}
 }
 
-// letGo removes the nodes whose records are believed to be gone, and says which are held back.
+// letGo removes the nodes whose records are believed to be gone, and says which are held back: in every turn of the
+// loop, so that whoever changes the departures need not.
 func (a *agent) letGo(now time.Time) {
 	a.forget(a.departures.Due(now, len(a.world.Admission().Peers)))
 	a.showHeld(now)

@@ -65,6 +65,7 @@ type probed struct {
 	endpoint netip.AddrPort
 	phase    probe.Phase // that was logged
 	size     int         // that was logged
+	narrow   bool        // not even the smallest size arrives whole, when it was looked at last
 	// What the state was told last.
 	mode     probe.Mode
 	interval time.Duration
@@ -370,8 +371,9 @@ func (a *agent) settle(now time.Duration) {
 	nodes := map[cluster.NodeID]bool{}
 	for c := range p.touched {
 		if peer, known := p.peers[c]; known {
-			a.logChange(c, peer, peer.State(now))
-			nodes[peer.node] = true
+			state := peer.State(now)
+			a.logChange(c, peer, state)
+			peer.narrow, nodes[peer.node] = state.Narrow, true
 		}
 	}
 	clear(p.touched)
@@ -470,10 +472,9 @@ func (a *agent) confirmApplied(now time.Duration) {
 
 // showNarrow says which paths do not carry what IPv6 needs.
 func (a *agent) showNarrow() {
-	now := monotonic()
 	var found []api.Problem
 	for _, peer := range a.probing.peers {
-		if peer.State(now).Narrow {
+		if peer.narrow {
 			found = append(found, api.Problem{
 				Where:   "path to " + peer.endpoint.Addr().String(),
 				Message: "not even packets of 1280 bytes arrive whole through the tunnel; they leave in fragments",

@@ -153,6 +153,5 @@ func (a *agent) deleteMode(r *http.Request) (api.Mode, error) {
 func (a *agent) forgetNodes(*http.Request) ([]string, error) {
 	gone := a.departures.Release()
 	a.forget(gone)
-	a.showHeld(time.Now())
 	return texts(gone), nil
 }

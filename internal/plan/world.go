@@ -128,7 +128,12 @@ type KeyRelease struct {
 }
 
 // Apply takes in news. Admission is judged once for all of them.
+//
+// Paths that are known already are no news: they come with every probe, and a judgement looks at all records.
 func (w *World) Apply(changes ...Change) {
+	if !slices.ContainsFunc(changes, w.isNews) {
+		return
+	}
 	before := w.self
 	for _, change := range changes {
 		w.take(change)
@@ -138,6 +143,16 @@ func (w *World) Apply(changes ...Change) {
 		w.note(w.cache.Replace(cluster.SourceLocal, Resource(w.self.ID), LocalFacts(&w.self)))
 	}
 	w.admit(selfChanged)
+}
+
+// isNews reports whether a change may change anything.
+func (w *World) isNews(change Change) bool {
+	for key, path := range change.Paths {
+		if w.paths[key] != path {
+			return true
+		}
+	}
+	return change.Paths == nil
 }
 
 func (w *World) take(change Change) {
