@@ -100,11 +100,9 @@ func residentMemory(t testing.TB, pid int) int {
 // noLoss kills and restarts agents under traffic in both directions, of hosts and of pods.
 func noLoss(t *testing.T, c *testLab) {
 	n1, n2 := c.node("n1"), c.node("n2")
-	host := func(n lab.Node, family int) end { return end{n.Namespace, n.Addresses[family]} }
-	pod := func(n lab.Node, family int) end { return end{n.Pods[0].Namespace, n.Pods[0].Addresses[family]} }
 	streams := []*stream{
-		startStream(t, host(n1, 0), host(n2, 0)), startStream(t, host(n2, 0), host(n1, 0)),
-		startStream(t, pod(n1, 0), pod(n2, 0)), startStream(t, pod(n2, 1), pod(n1, 1)),
+		startStream(t, hostOf(n1, 0), hostOf(n2, 0)), startStream(t, hostOf(n2, 0), hostOf(n1, 0)),
+		startStream(t, podOf(n1, 0), podOf(n2, 0)), startStream(t, podOf(n2, 1), podOf(n1, 1)),
 	}
 	time.Sleep(500 * time.Millisecond)
 	c.must("agent", "kill", "n1")

@@ -147,8 +147,7 @@ func pairs(n1, n2 lab.Node) [][2]end {
 	var all [][2]end
 	for family := range 2 {
 		all = append(all,
-			[2]end{{n1.Namespace, n1.Addresses[family]}, {n2.Namespace, n2.Addresses[family]}},
-			[2]end{{n1.Pods[0].Namespace, n1.Pods[0].Addresses[family]}, {n2.Pods[0].Namespace, n2.Pods[0].Addresses[family]}})
+			[2]end{hostOf(n1, family), hostOf(n2, family)}, [2]end{podOf(n1, family), podOf(n2, family)})
 	}
 	return all
 }

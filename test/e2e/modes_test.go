@@ -22,15 +22,13 @@ type flow interface{ finish(*testing.T) }
 // startFlows starts UDP and TCP between all pairs of nodes, of hosts and of pods, in both families.
 func startFlows(t *testing.T, nodes []lab.Node) []flow {
 	t.Helper()
-	host := func(n lab.Node, family int) end { return end{n.Namespace, n.Addresses[family]} }
-	pod := func(n lab.Node, family int) end { return end{n.Pods[0].Namespace, n.Pods[0].Addresses[family]} }
 	var flows []flow
 	for i, a := range nodes {
 		for j, b := range nodes[i+1:] {
 			family := (i + j) % 2
 			flows = append(flows,
-				startStream(t, host(a, family), host(b, family)), startStream(t, pod(b, 1-family), pod(a, 1-family)),
-				startConversation(t, pod(a, family), pod(b, family)), startConversation(t, host(b, 1-family), host(a, 1-family)))
+				startStream(t, hostOf(a, family), hostOf(b, family)), startStream(t, podOf(b, 1-family), podOf(a, 1-family)),
+				startConversation(t, podOf(a, family), podOf(b, family)), startConversation(t, hostOf(b, 1-family), hostOf(a, 1-family)))
 		}
 	}
 	return flows

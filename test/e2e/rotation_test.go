@@ -49,10 +49,6 @@ func watch(t *testing.T, c *testLab) *watched {
 	return w
 }
 
-func hostOf(n lab.Node, family int) end { return end{n.Namespace, n.Addresses[family]} }
-
-func podOf(n lab.Node, family int) end { return end{n.Pods[0].Namespace, n.Pods[0].Addresses[family]} }
-
 // finish expects that nothing was lost and nothing could be read.
 func (w *watched) finish(t *testing.T) {
 	t.Helper()

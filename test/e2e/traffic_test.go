@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"warren/internal/lab"
 	"warren/internal/lab/netns"
 )
 
@@ -25,6 +26,10 @@ type end struct {
 	namespace string
 	address   netip.Addr
 }
+
+func hostOf(n lab.Node, family int) end { return end{n.Namespace, n.Addresses[family]} }
+
+func podOf(n lab.Node, family int) end { return end{n.Pods[0].Namespace, n.Pods[0].Addresses[family]} }
 
 // stream is UDP from one end to another, numbered, so that every lost packet is known.
 type stream struct {
