@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"warren/internal/config"
 	"warren/internal/datapath"
 	"warren/internal/discovery"
-	"warren/internal/discovery/dir"
 	"warren/internal/ipcache"
 	"warren/internal/netdev"
 	"warren/internal/plan"
@@ -49,13 +49,17 @@ type agent struct {
 	// configured is the mode that the configuration says; commanded says that another one was set.
 	configured config.Mode
 	commanded  bool
+	// base is the configuration without what the engine says; refused is what it says and cannot count.
+	base       config.Config
+	engineSays told
+	refused    []discovery.Problem
 	// keys are this node's own, oldest first; two while the older one is being replaced.
 	keys []ownKey
 
 	links   *netdev.Netdev
 	tunnels [plan.Slots]*tunnel // nil where this node has no device
 	data    *datapath.Datapath
-	folder  *dir.Dir
+	engine  engine
 
 	world       *plan.World
 	departures  *plan.Departures
@@ -112,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer servers.close()
-	o.Log.Info("agent starts", "version", o.Version, "node", a.id, "public_key", a.newest().public, "epoch", a.newest().epoch, "mode", o.Config.Mode)
+	o.Log.Info("agent starts", "version", o.Version, "node", a.id, "public_key", a.newest().public, "epoch", a.newest().epoch, "mode", a.Config.Mode)
 	defer o.Log.Info("agent ends; the datapath stays in place")
 	return a.run(ctx, servers)
 }
@@ -140,13 +144,15 @@ func lockRunDir(runDir string) (unlock func(), err error) {
 // open opens the drivers. Nothing is changed on the node yet, except for a first private key.
 func open(o Options) (*agent, error) {
 	a := &agent{
-		Options: o, configured: o.Config.Mode, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
-		world: plan.NewWorld(cluster.SourceDirectory, o.Config.KeyChange == config.KeyChangeHold), have: plan.NewState(), pending: plan.Scope{All: true},
+		Options: o, base: o.Config, configured: o.Config.Mode, started: time.Now(), failures: map[string]uint64{}, questions: make(chan func()), watchers: watchers{},
+		have: plan.NewState(), pending: plan.Scope{All: true},
 	}
-	a.departures = plan.NewDepartures(holdRule(o.Config))
+	a.recallTold()
+	a.world = plan.NewWorld(sourceOf(a.Config.Discovery), a.Config.KeyChange == config.KeyChangeHold)
+	a.departures = plan.NewDepartures(holdRule(a.Config))
 	a.world.Watch = func(deltas []ipcache.Delta) { a.watchers.send(deltas, time.Now()) }
 	var err error
-	if a.id, err = o.Config.NodeID(); err != nil {
+	if a.id, err = a.Config.NodeID(); err != nil {
 		return nil, err
 	}
 	if a.keys, err = a.ownKeys().load(); err != nil {
@@ -162,7 +168,7 @@ func open(o Options) (*agent, error) {
 	}
 	a.recallMode()
 	a.remember()
-	a.apply(configuredFacts(o.Config.Facts))
+	a.apply(configuredFacts(a.Config.Facts))
 	return a, nil
 }
 
@@ -182,8 +188,8 @@ func (a *agent) openDrivers() (err error) {
 	if err != nil {
 		return err
 	}
-	a.folder = dir.New(dir.Options{Path: c.Dir.Path, Rescan: c.Dir.Rescan.Duration, Self: a.id, Create: true})
-	return nil
+	a.engine, err = openEngine(c, a.id, true)
+	return err
 }
 
 func (a *agent) close() {
@@ -209,7 +215,7 @@ func (a *agent) run(ctx context.Context, servers *servers) error {
 	events, arrivals := make(chan discovery.Event, 256), make(chan datapath.Arrival, arrivalsQueued)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return a.folder.Run(ctx, func(event discovery.Event) {
+		return a.engine.Run(ctx, func(event discovery.Event) {
 			select {
 			case events <- event:
 			case <-ctx.Done():
@@ -345,6 +351,12 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 			a.sync()
 		case discovery.APIServers:
 			changes = append(changes, a.setAPIServers(event.APIServers))
+		case discovery.Local:
+			if !reflect.DeepEqual(event.Local, a.engineSays.Machine) {
+				a.noteTold(func(t *told) { t.Machine = event.Local })
+			}
+		case discovery.Settings:
+			a.hearSettings(event.Settings)
 		case discovery.Problems:
 			a.problems.set("discovery", recordProblems(event.Problems), time.Now(), a.Log)
 		}
@@ -373,6 +385,7 @@ func (a *agent) sync() {
 		}
 		a.memory.stale = true
 		a.pending.All = true // what was kept until now may go
+		a.view.complete = false
 		a.Log.Info("discovery is synced")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"warren/internal/api"
 	"warren/internal/config"
 	"warren/internal/datapath"
-	"warren/internal/discovery/dir"
 	"warren/internal/netdev"
 	"warren/internal/plan"
 )
@@ -66,8 +65,11 @@ func withdraw(ctx context.Context, o CleanupOptions) error {
 	if err != nil {
 		return err
 	}
-	folder := dir.New(dir.Options{Path: o.Config.Dir.Path, Self: id})
-	return folder.Withdraw(ctx)
+	engine, err := openEngine(o.Config, id, false)
+	if err != nil {
+		return err
+	}
+	return engine.Withdraw(ctx)
 }
 
 func removeFiles(o CleanupOptions) error {
@@ -86,7 +88,7 @@ func removeFiles(o CleanupOptions) error {
 			return err
 		}
 		paths = slices.AppendSeq(paths, maps.Values(keys))
-		for _, name := range []string{snapshotFile, modeFile} {
+		for _, name := range []string{snapshotFile, modeFile, toldFile} {
 			paths = append(paths, filepath.Join(o.Config.StateDir, name))
 		}
 	}

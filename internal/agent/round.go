@@ -65,6 +65,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 	now := monotonic()
 	a.confirmApplied(now)
 	a.followPeers(now)
+	a.report()
 	return nil
 }
 
@@ -82,6 +83,11 @@ func (a *agent) observeLinks(context.Context) error {
 		return err
 	}
 	addrs := a.Config.Addresses
+	if len(addrs) == 0 {
+		addrs = a.engineSays.ownAddresses(func(addr netip.Addr) bool {
+			return slices.ContainsFunc(links, func(l netdev.Link) bool { return l.HasAddr(addr) })
+		})
+	}
 	if len(addrs) == 0 {
 		if addrs, err = netdev.DetectAddresses(links, a.links.RouteTo); err != nil {
 			return err
@@ -116,7 +122,7 @@ func primary(underlays []netdev.Link, first netip.Addr) uint32 {
 func (a *agent) selfNode(addrs []netip.Addr) cluster.Node {
 	self := a.world.Self()
 	next := cluster.Node{
-		ID: a.id, Addresses: addrs, Prefixes: a.Config.Prefixes, Capabilities: a.capabilities(), Version: a.Version, Issued: self.Issued,
+		ID: a.id, Addresses: addrs, Prefixes: a.engineSays.ownPrefixes(a.Config.Prefixes), Capabilities: a.capabilities(), Version: a.Version, Issued: self.Issued,
 	}
 	for _, key := range a.published() {
 		next.Keys = append(next.Keys, cluster.Key{Public: key.public, Epoch: key.epoch, Port: plan.SlotOf(key.epoch, 1).Port(a.Config.Port)})
@@ -349,12 +355,16 @@ func (a *agent) carryOut(entries plan.Ops, tunnels map[*tunnel]plan.Ops) error {
 	return errors.Join(problems...)
 }
 
-// publish writes this node's own record, if it is not there as it should be, or takes it away.
+// publish writes this node's own record, if it is not there as it should be, or takes it away. Before the
+// engine has said all that it knows of this node, its last record is better than what could be said.
 func (a *agent) publish(ctx context.Context) error {
-	if a.leave != nil && a.leave.stage != api.LeaveAnnounced {
-		return a.folder.Withdraw(ctx)
+	if !a.synced {
+		return nil
 	}
-	if err := a.folder.Publish(ctx, a.world.Self()); err != nil {
+	if a.leave != nil && a.leave.stage != api.LeaveAnnounced {
+		return a.engine.Withdraw(ctx)
+	}
+	if err := a.engine.Publish(ctx, a.world.Self()); err != nil {
 		return err
 	}
 	a.view.published = true

@@ -99,7 +99,10 @@ func (a *agent) reload() {
 }
 
 func (a *agent) takeConfig(next config.Config) []api.Problem {
-	reloaded, fixed := a.Config.Reload(next)
+	a.base = next
+	effective, refused := withSettings(next, a.engineSays.Settings)
+	a.refused = refused
+	reloaded, fixed := a.Config.Reload(effective)
 	a.configured = reloaded.Mode
 	if a.commanded || a.leave != nil {
 		reloaded.Mode = a.Config.Mode
@@ -108,13 +111,14 @@ func (a *agent) takeConfig(next config.Config) []api.Problem {
 	a.LogLevel.Set(reloaded.LogLevel.Level())
 	a.apply(configuredFacts(reloaded.Facts))
 	a.Log.Info("configuration reloaded", "mode", reloaded.Mode)
-	if len(fixed) == 0 {
-		return nil
+	problems := recordProblems(refused)
+	if len(fixed) > 0 {
+		problems = append(problems, api.Problem{
+			Where: "configuration", Message: strings.Join(fixed, ", ") + " changed, which only a start of the agent reads",
+			Remedy: "restart the agent",
+		})
 	}
-	return []api.Problem{{
-		Where: "configuration", Message: strings.Join(fixed, ", ") + " changed, which only a start of the agent reads",
-		Remedy: "restart the agent",
-	}}
+	return problems
 }
 
 // configuredFacts is what the configuration states, as one resource.

@@ -24,6 +24,8 @@ type Config struct {
 	Prefixes         []netip.Prefix `yaml:"prefixes" json:"prefixes"`
 	Discovery        Discovery      `yaml:"discovery" json:"discovery"`
 	Dir              Dir            `yaml:"dir" json:"dir"`
+	Kubernetes       Kubernetes     `yaml:"kubernetes" json:"kubernetes"`
+	Etcd             Etcd           `yaml:"etcd" json:"etcd"`
 	Hold             Hold           `yaml:"hold" json:"hold"`
 	KeyChange        KeyChange      `yaml:"key-change" json:"key-change"`
 	RotationInterval Duration       `yaml:"rotation-interval" json:"rotation-interval"`
@@ -58,6 +60,23 @@ type Dir struct {
 	Rescan Duration `yaml:"rescan" json:"rescan"`
 }
 
+// Kubernetes configures discovery by the resources of a Kubernetes cluster.
+type Kubernetes struct {
+	Kubeconfig string `yaml:"kubeconfig" json:"kubeconfig"`
+}
+
+// Etcd configures discovery by keys in etcd.
+type Etcd struct {
+	Endpoints    []string `yaml:"endpoints" json:"endpoints"`
+	Prefix       string   `yaml:"prefix" json:"prefix"`
+	CAFile       string   `yaml:"ca-file" json:"ca-file"`
+	CertFile     string   `yaml:"cert-file" json:"cert-file"`
+	KeyFile      string   `yaml:"key-file" json:"key-file"`
+	User         string   `yaml:"user" json:"user"`
+	PasswordFile string   `yaml:"password-file" json:"password-file"`
+	Lease        Duration `yaml:"lease" json:"lease"`
+}
+
 // Hold keeps nodes whose records vanish all at once.
 type Hold struct {
 	Share int      `yaml:"share" json:"share"` // percent
@@ -78,6 +97,7 @@ func Default() Config {
 		Prefixes:       []netip.Prefix{},
 		Discovery:      DiscoveryDir,
 		Dir:            Dir{Path: "/etc/warren/nodes", Rescan: Duration{10 * time.Second}},
+		Etcd:           Etcd{Endpoints: []string{}, Prefix: "/warren/v1", Lease: Duration{time.Minute}},
 		Hold:           Hold{Share: 50, Wait: Duration{time.Hour}},
 		KeyChange:      KeyChangeHold,
 		Mode:           ModePermissive,

@@ -18,6 +18,7 @@ import (
 // The bounds of values.
 const (
 	minRescan, maxRescan = time.Second, 5 * time.Minute
+	minLease, maxLease   = 5 * time.Second, time.Hour
 	minResync, maxResync = time.Second, 30 * time.Second // drift is healed within 30 s
 
 	maxPort = 65535 - 3 // there are four
@@ -210,6 +211,15 @@ func absolute(get func(Config) string) func(Config, report) {
 	return func(c Config, say report) {
 		if dir := get(c); !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {
 			say("", fmt.Errorf("%q is not the full path of a folder; write one that starts with /", dir))
+		}
+	}
+}
+
+// optionalFile lets the path of a file be empty.
+func optionalFile(get func(Config) string) func(Config, report) {
+	return func(c Config, say report) {
+		if file := get(c); file != "" && !filepath.IsAbs(file) {
+			say("", fmt.Errorf("%q is not the full path of a file; write one that starts with /, or leave it out", file))
 		}
 	}
 }

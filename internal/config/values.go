@@ -30,8 +30,12 @@ const (
 // Discovery is the engine that carries the records of the nodes.
 type Discovery string
 
-// DiscoveryDir is a watched folder with one file per node.
-const DiscoveryDir Discovery = "dir"
+// The engines of discovery.
+const (
+	DiscoveryDir        Discovery = "dir"        // a watched folder with one file per node
+	DiscoveryKubernetes Discovery = "kubernetes" // one WarrenNode per node
+	DiscoveryEtcd       Discovery = "etcd"       // one key per node
+)
 
 // Ingress is the device on which the kernel meets decrypted packets.
 type Ingress string

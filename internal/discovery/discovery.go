@@ -28,9 +28,36 @@ type Source interface {
 type Publisher interface {
 	// Publish makes node the machine's record. The source keeps it so from then on: when somebody
 	// alters or deletes it, it is written again. An error says why it is not there yet; it is retried.
+	// It never waits for a network: an engine across one writes from Run's goroutines.
 	Publish(ctx context.Context, node cluster.Node) error
 	// Withdraw takes the record away, and nothing that is another machine's. No record is no error.
 	Withdraw(ctx context.Context) error
+}
+
+// Reporter shows this machine's state where the records are. An engine may be one.
+type Reporter interface {
+	// Report makes the report visible some time later, as the engine can bear, from Run's goroutines. It
+	// does not wait, and may be called with the same report again.
+	Report(report Report)
+}
+
+// Report is how this machine is doing, in the words of its status.
+type Report struct {
+	// Mode is observe, permissive or strict.
+	Mode string
+	// Version of the agent.
+	Version string
+	// MTU of the WireGuard device in bytes; 0 while there is none.
+	MTU int
+	// Peers is how many there are, Confirmed how many of them are encrypted to.
+	Peers, Confirmed int
+	// Ready: the agent has done all that it knows of. NotReady says what it waits for.
+	Ready    bool
+	NotReady string
+	// KeyRotating: a key is being replaced.
+	KeyRotating bool
+	// Refused are the settings of the engine that do not count, with the reason as Message.
+	Refused []Problem
 }
 
 // Kind is what an event says.
@@ -48,9 +75,16 @@ const (
 	APIServers
 	// Problems: Problems is all that is wrong now, whatever it was before; empty when all is well.
 	Problems
+	// Local: Local is what the engine says of this machine. Comes before Synced, when it comes at all.
+	Local
+	// Settings: Settings is all that the engine says of how this machine's agent is configured; empty
+	// when nothing. Comes before Synced, when it comes at all.
+	Settings
 )
 
-var kindNames = [...]string{Upsert: "upsert", Delete: "delete", Synced: "synced", APIServers: "api-servers", Problems: "problems"}
+var kindNames = [...]string{
+	Upsert: "upsert", Delete: "delete", Synced: "synced", APIServers: "api-servers", Problems: "problems", Local: "local", Settings: "settings",
+}
 
 // String returns the kind as logs show it.
 func (k Kind) String() string {
@@ -72,6 +106,28 @@ type Event struct {
 	APIServers []netip.AddrPort
 	// Problems belongs to the kind of that name; ordered by place.
 	Problems []Problem
+	// Local belongs to the kind of that name.
+	Local Machine
+	// Settings belongs to the kind of that name; each key once, in the order of the keys.
+	Settings []Setting
+}
+
+// Machine is what an engine says of the machine that it runs on.
+type Machine struct {
+	// Addresses are its own ones on the underlay, the preferred one of each family first. None: the
+	// engine does not say.
+	Addresses []netip.Addr
+	// Prefixes are what lives behind it, besides what its configuration says; in order.
+	Prefixes []netip.Prefix
+}
+
+// Setting is one value of the configuration.
+type Setting struct {
+	// Key is the configuration's, "mode"; Value is as its flag reads it; lists are separated by commas.
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// Where is the place that says so: "WarrenConfig default: spec.mode".
+	Where string `json:"where"`
 }
 
 // Problem is something in the engine that a person must put right. It is data: a source emits it and
