@@ -89,7 +89,7 @@ func Unmarshal(file string, data []byte) (cluster.Node, error) {
 		return cluster.Node{}, err
 	}
 	node := r.node()
-	problems := slices.Concat(yamldoc.ExplainAll(node.Validate()), checkRecord(node), checkName(file, node))
+	problems := slices.Concat(checkRecord(node), checkName(file, node))
 	for i, p := range problems {
 		problems[i].Where = doc.Where(p.Key)
 	}
@@ -144,36 +144,15 @@ func checkEnd(file string, data []byte) yamldoc.Problems {
 	}}
 }
 
-var (
-	number     = regexp.MustCompile(`^[1-9][0-9]*$`)
-	capability = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	software   = regexp.MustCompile(`^[!-~]{0,128}$`)
-)
+var number = regexp.MustCompile(`^[1-9][0-9]*$`)
 
-// checkRecord holds a node to what the vocabulary leaves open and a file must not: two keys that are
-// one, and text that would end up on somebody's terminal.
+// checkRecord holds a node to what every record must be.
 func checkRecord(node cluster.Node) yamldoc.Problems {
-	var problems yamldoc.Problems
-	say := func(key, message, remedy string) {
-		problems = append(problems, yamldoc.Problem{Key: key, Message: message, Remedy: remedy})
-	}
-	first := map[cluster.PublicKey]uint32{}
-	for i, key := range node.Keys {
-		if epoch, dup := first[key.Public]; dup {
-			say(fmt.Sprintf("keys[%d].public", i), fmt.Sprintf("epochs %d and %d have the same key", epoch, key.Epoch), "remove one")
+	problems := yamldoc.ExplainAll(discovery.CheckRecord(node))
+	for i, p := range problems {
+		if p.Key == "version" { // of the software; the file calls its format's version so
+			problems[i].Key = "software"
 		}
-		first[key.Public] = key.Epoch
-	}
-	if year := node.Issued.Year(); year < 1 || year > 9999 {
-		say("issued", "outside the years 1 to 9999", "write the time at which the record was made")
-	}
-	for i, word := range node.Capabilities {
-		if !capability.MatchString(word) {
-			say(fmt.Sprintf("capabilities[%d]", i), fmt.Sprintf("%.70q is not a short word", word), "use a-z, 0-9 and inside '-'")
-		}
-	}
-	if !software.MatchString(node.Version) {
-		say("software", fmt.Sprintf("%.140q is not a version", node.Version), `use printable ASCII without spaces, or ""`)
 	}
 	return problems
 }
