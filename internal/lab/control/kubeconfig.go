@@ -19,10 +19,11 @@ type Client struct {
 	// Server is where the API server is reached; the zero value is the plane's address. Others need to be
 	// loopback or among Options.Names.
 	Server netip.AddrPort
+	// Path of the kubeconfig; "" is a file in the plane's folder with the user's name.
+	Path string
 }
 
-// Kubeconfig writes a kubeconfig that needs no other file, and returns its path. It is one file for each
-// user, written anew each time.
+// Kubeconfig writes a kubeconfig that needs no other file, and returns its path.
 func (p *Plane) Kubeconfig(client Client) (string, error) {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -30,9 +31,9 @@ func (p *Plane) Kubeconfig(client Client) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make the kubeconfig of %s: %w", client.User, err)
 	}
-	path := p.kubeconfigPath(client.User)
-	if client.Server.IsValid() {
-		path = p.path(fileName(client.User) + "-" + fileName(client.Server.String()) + ".kubeconfig")
+	path := client.Path
+	if path == "" {
+		path = p.kubeconfigPath(client.User)
 	}
 	if err := replaceFile(path, text); err != nil {
 		return "", fmt.Errorf("write the kubeconfig of %s: %w", client.User, err)
