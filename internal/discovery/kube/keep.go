@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/record"
 )
 
 const (
@@ -25,8 +28,8 @@ const (
 
 // own is what the API says that concerns the own record.
 type own struct {
-	read      bool   // everything was read once
-	record    record // zero when there is none
+	read      bool  // everything was read once
+	entry     entry // zero when there is none
 	node      node
 	nodeThere bool
 }
@@ -54,14 +57,10 @@ type rival struct {
 // want makes node the record that is kept. One that the API has, and that differs only in being older, will
 // do.
 func (k keeping) want(node cluster.Node, seen own, now time.Time) keeping {
-	if says := seen.record.says; says != nil && !says.Issued.After(node.Issued) {
-		older := node
-		older.Issued = says.Issued
-		if same(older, *says) {
-			node = older
-		}
+	if says := seen.entry.slot.Says(); says != nil && record.SameButOlder(*says, node) {
+		node = *says
 	}
-	if k.wanted == nil || !same(*k.wanted, node) {
+	if k.wanted == nil || !record.Same(*k.wanted, node) {
 		k.wanted, k.since, k.kept = &node, now, false
 	}
 	return k.look(seen, now)
@@ -77,7 +76,7 @@ func (k keeping) look(seen own, now time.Time) keeping {
 	if k.kept {
 		k.failures, k.fault = 0, nil
 	}
-	if says := seen.record.says; had && !k.kept && says != nil && !shareKey(*says, *k.wanted) {
+	if says := seen.entry.slot.Says(); had && !k.kept && says != nil && !shareKey(*says, *k.wanted) {
 		key, _ := says.CurrentKey()
 		k.rival = rival{key: key.Public, seen: now, times: k.rival.times + 1}
 	}
@@ -89,8 +88,8 @@ func (k keeping) look(seen own, now time.Time) keeping {
 
 // has reports whether the record is there as it should be, and belongs to the Node.
 func (o own) has(wanted cluster.Node) bool {
-	r := o.record
-	return r.says != nil && same(*r.says, wanted) && len(r.owners) == 1 && r.owners[0] == o.node.uid
+	says := o.entry.slot.Says()
+	return says != nil && record.Same(*says, wanted) && slices.Equal(o.entry.owners, []types.UID{o.node.uid})
 }
 
 // shareKey reports whether two records have a key in common, which only one machine's have.

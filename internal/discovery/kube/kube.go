@@ -39,7 +39,7 @@ type Kube struct {
 	troubles troubles
 	desk     desk
 
-	records mirror[record]
+	records mirror[entry]
 	nodes   mirror[node]
 	pods    mirror[[]netip.Addr]
 	servers mirror[[]netip.AddrPort]
@@ -67,7 +67,7 @@ func New(o Options) (*Kube, error) {
 	k := &Kube{self: o.Self, log: o.Log, client: client, toTell: make(chan struct{}, 1), toKeep: make(chan struct{}, 1)}
 	k.desk.turn = make(chan struct{}, 1)
 	k.troubles = troubles{server: server, changed: k.changed, now: map[string]trouble{}}
-	k.records = mirror[record]{decode: records(o.Self.Name), changed: k.changed}
+	k.records = mirror[entry]{decode: entries(o.Self.Name), changed: k.changed}
 	k.nodes = mirror[node]{decode: decodeNode, changed: k.changed}
 	k.pods = mirror[[]netip.Addr]{decode: decodePod, changed: k.changed}
 	k.servers = mirror[[]netip.AddrPort]{decode: decodeServers, changed: k.changed}
@@ -149,18 +149,18 @@ func (k *Kube) reflectors() []*cache.Reflector {
 // picture returns what there is now.
 func (k *Kube) picture() picture {
 	k.desk.mu.Lock()
-	faults := k.desk.record.faults(k.self)
+	troubles := k.desk.record.faults(k.self)
 	k.desk.mu.Unlock()
 	return picture{
 		self: k.self.Name, records: read(&k.records), nodes: read(&k.nodes), pods: read(&k.pods), servers: read(&k.servers), configs: read(&k.configs),
-		faults: append(faults, k.troubles.problems()...),
+		troubles: append(troubles, k.troubles.problems()...),
 	}
 }
 
 // own returns what there is now of the own record.
 func (k *Kube) own() (o own) {
 	var recordsRead, nodeRead bool
-	o.record, _, recordsRead = k.records.one(k.self.Name)
+	o.entry, _, recordsRead = k.records.one(k.self.Name)
 	o.node, o.nodeThere, nodeRead = k.nodes.one(k.self.Name)
 	o.read = recordsRead && nodeRead
 	return o

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/record"
 	"warren/internal/yamldoc"
 )
 
@@ -56,11 +56,6 @@ func texts[T fmt.Stringer](values []T) []string {
 	return list
 }
 
-// same reports whether two nodes have the same record.
-func same(a, b cluster.Node) bool {
-	return slices.Equal(encode(specOf(a)), encode(specOf(b)))
-}
-
 func encode(spec recordSpec) []byte {
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -69,18 +64,32 @@ func encode(spec recordSpec) []byte {
 	return text
 }
 
-// decodeRecord reads the record of the machine called name. The error is yamldoc.Problems: every problem at
-// once, with the field as Key.
-func decodeRecord(name string, text []byte) (cluster.Node, error) {
+// decodeRecord reads the record of the machine called name, or returns every problem at once, with the field as
+// Key.
+func decodeRecord(name string, text []byte) (cluster.Node, yamldoc.Problems) {
 	var spec recordSpec
 	if problems := decodeStrictly(text, &spec); len(problems) > 0 {
 		return cluster.Node{}, problems
 	}
 	node, problems := spec.node(name)
 	if len(problems) == 0 {
-		problems = yamldoc.ExplainAll(discovery.CheckRecord(node))
+		problems = check(node)
 	}
-	return node, within("spec", problems).Err()
+	for i := range problems {
+		problems[i].Key = "spec." + problems[i].Key
+	}
+	return node, problems
+}
+
+// check is record.Check in the words of a WarrenNode, whose version is that of the software.
+func check(node cluster.Node) yamldoc.Problems {
+	problems := record.Check(node)
+	for i, p := range problems {
+		if p.Key == "software" {
+			problems[i].Key = "version"
+		}
+	}
+	return problems
 }
 
 // decodeStrictly reads JSON in which every field is known and none is given twice.
@@ -95,13 +104,6 @@ func decodeStrictly(text []byte, into any) yamldoc.Problems {
 	var problems yamldoc.Problems
 	for _, err := range strict {
 		problems = append(problems, yamldoc.Problem{Key: "spec", Message: err.Error()})
-	}
-	return problems
-}
-
-func within(parent string, problems yamldoc.Problems) yamldoc.Problems {
-	for i := range problems {
-		problems[i].Key = parent + "." + problems[i].Key
 	}
 	return problems
 }
@@ -139,53 +141,40 @@ func (s recordSpec) node(name string) (cluster.Node, yamldoc.Problems) {
 	return node, problems
 }
 
-// record is what a WarrenNode has said so far.
-type record struct {
-	sum [sha256.Size]byte // of the spec that was decoded last
-	// says is what the object says now, nil when that is no record; good is the last that was one. Neither
-	// is ever changed.
-	says, good *cluster.Node
-	problems   []discovery.Problem
-	// uid is the object's; owners are the Nodes that it belongs to.
-	uid    types.UID
+// entry is what a WarrenNode has said so far.
+type entry struct {
+	slot record.Slot
+	// owners are the objects that it belongs to.
 	owners []types.UID
 	// status of the own object, as read.
 	status json.RawMessage
 }
 
-// records decodes WarrenNodes. own is the name of the one whose status is of interest.
-func records(own string) func(*object, record) record {
-	return func(o *object, before record) record {
-		r := before.read(o)
-		r.uid, r.owners, r.status = o.UID, nil, nil
+// entries decodes WarrenNodes. own is the name of the one whose status is of interest.
+func entries(own string) func(*object, entry) entry {
+	return func(o *object, before entry) entry {
+		e := entry{slot: readSlot(o, before.slot)}
 		for _, owner := range o.OwnerReferences {
-			r.owners = append(r.owners, owner.UID)
+			e.owners = append(e.owners, owner.UID)
 		}
 		if o.Name == own {
-			r.status = o.Status
+			e.status = o.Status
 		}
-		return r
+		return e
 	}
 }
 
-// read returns the record after the object was read; one that does not say what it should leaves the last
-// good one.
-func (r record) read(o *object) record {
-	sum := sha256.Sum256(append([]byte(strangeOwner(o)+"\n"), o.Spec...))
-	if sum == r.sum {
-		return r
-	}
-	node, err := decodeRecord(o.Name, o.Spec)
-	if owner := strangeOwner(o); err == nil && owner != "" {
-		err = yamldoc.Problems{{
-			Key: "metadata.ownerReferences", Message: fmt.Sprintf("this is the record of Node %s under another name", owner), Remedy: "delete it",
-		}}
-	}
-	if err != nil {
-		problems := problemsOf(kindNode+" "+o.Name, err.(yamldoc.Problems), "correct it, or delete the object: its agent writes it again")
-		return record{sum: sum, good: r.good, problems: problems}
-	}
-	return record{sum: sum, says: &node, good: &node}
+func readSlot(o *object, before record.Slot) record.Slot {
+	owner := strangeOwner(o)
+	return before.Decode(append([]byte(owner+"\n"), o.Spec...), func() (cluster.Node, []discovery.Problem) {
+		node, problems := decodeRecord(o.Name, o.Spec)
+		if owner != "" {
+			problems = append(problems, yamldoc.Problem{
+				Key: "metadata.ownerReferences", Message: fmt.Sprintf("this is the record of Node %s under another name", owner), Remedy: "delete it",
+			})
+		}
+		return node, problemsOf(kindNode+" "+o.Name, problems, "correct it, or delete the object: its agent writes it again")
+	})
 }
 
 // strangeOwner returns the name of a Node that owns the object and is called otherwise, "" when there is none.

@@ -49,14 +49,14 @@ func (k *Kube) publish(ctx context.Context, node cluster.Node) error {
 	if node.ID != k.self {
 		return fmt.Errorf("this machine is %s", k.self)
 	}
-	wanted, err := decodeRecord(node.ID.Name, encode(specOf(node)))
-	if err != nil {
+	wanted, problems := decodeRecord(node.ID.Name, encode(specOf(node)))
+	if err := problems.Err(); err != nil {
 		return err // nothing is written that would not be read
 	}
 	seen, now := k.own(), time.Now()
 	k.desk.mu.Lock()
 	k.desk.record = k.desk.record.want(wanted, seen, now)
-	err = k.desk.record.err(seen, now)
+	err := k.desk.record.err(seen, now)
 	k.desk.mu.Unlock()
 	k.changed()
 	return err
@@ -103,7 +103,7 @@ func (k *Kube) withdraw(ctx context.Context, published *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	if node, err := decodeRecord(there.Name, there.Spec); err == nil && published != nil && !shareKey(node, *published) {
+	if node, problems := decodeRecord(there.Name, there.Spec); len(problems) == 0 && published != nil && !shareKey(node, *published) {
 		return errors.New("the one that is there has another key; delete it by hand if it should go")
 	}
 	err = k.client[warrenAPIs].Delete().Resource(recordsPlural).Name(k.self.Name).
@@ -193,7 +193,7 @@ func (k *Kube) keepStatus(ctx context.Context, seen own, now time.Time) time.Dur
 	if report == nil {
 		return time.Minute
 	}
-	before := readStatus(seen.record.status)
+	before := readStatus(seen.entry.status)
 	config, _, _ := k.configs.one(configName)
 	status := statusOf(*report, config.problems, before, now)
 	if status.equal(before) {
