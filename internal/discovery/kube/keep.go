@@ -37,7 +37,7 @@ type own struct {
 // keeping is how the own record is kept as it was published. It is a value: look and wrote make new ones.
 type keeping struct {
 	wanted *cluster.Node // nil when the record is not ours to keep
-	since  time.Time     // when it was wanted first
+	since  time.Time     // when it was missing first
 	kept   bool          // the API had it when it was last looked at
 
 	tried    time.Time // when it was last written
@@ -73,8 +73,11 @@ func (k keeping) look(seen own, now time.Time) keeping {
 	}
 	had := k.kept
 	k.kept = seen.has(*k.wanted)
-	if k.kept {
+	switch {
+	case k.kept:
 		k.failures, k.fault = 0, nil
+	case had:
+		k.since = now
 	}
 	if says := seen.entry.slot.Says(); had && !k.kept && says != nil && !shareKey(*says, *k.wanted) {
 		key, _ := says.CurrentKey()

@@ -57,6 +57,7 @@ var (
 
 // New returns a Kube without sending anything. It reads the kubeconfig, or what a pod has.
 func New(o Options) (*Kube, error) {
+	silence()
 	client, server, err := connect(o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to reach the API server: %w", err)
@@ -78,7 +79,6 @@ func New(o Options) (*Kube, error) {
 // Run implements discovery.Source. It has no error that ends it: whatever is wrong with the API server may be
 // put right, and is a problem until then. It may be called once.
 func (k *Kube) Run(ctx context.Context, emit func(discovery.Event)) error {
-	klog.SetSlogLogger(quiet(k.log)) // what does not heed the context
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(quiet(k.log).Handler())))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -174,6 +174,9 @@ func read[T any](m *mirror[T]) map[string]T {
 	}
 	return items
 }
+
+// silence drops what the client library says without having been given a logger: it would go to standard error.
+var silence = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // quiet returns a logger that says everything as debugging: what the client library calls an error is a
 // problem already, or was put right by a retry.

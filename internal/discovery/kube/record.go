@@ -120,12 +120,12 @@ func (s recordSpec) node(name string) (cluster.Node, yamldoc.Problems) {
 	}
 	node := cluster.Node{ID: cluster.NodeID{Cluster: s.Cluster, Name: name}, Capabilities: s.Capabilities, Version: s.Version}
 	for i, text := range s.Addresses {
-		addr, err := netip.ParseAddr(text)
+		addr, err := parsed(text, netip.ParseAddr, "an address; write one such as 192.0.2.1")
 		note(err, "addresses[%d]", i)
 		node.Addresses = append(node.Addresses, addr)
 	}
 	for i, text := range s.Prefixes {
-		prefix, err := netip.ParsePrefix(text)
+		prefix, err := parsed(text, netip.ParsePrefix, "a prefix; write one such as 192.0.2.0/24")
 		note(err, "prefixes[%d]", i)
 		node.Prefixes = append(node.Prefixes, prefix)
 	}
@@ -135,11 +135,21 @@ func (s recordSpec) node(name string) (cluster.Node, yamldoc.Problems) {
 		node.Keys = append(node.Keys, cluster.Key{Public: public, Epoch: key.Epoch, Port: key.Port})
 	}
 	slices.SortStableFunc(node.Keys, func(a, b cluster.Key) int { return cmp.Compare(a.Epoch, b.Epoch) })
-	issued, err := time.Parse(time.RFC3339, s.Issued)
+	issued, err := parsed(s.Issued, parseTime, "a time; write one such as 2026-11-30T03:14:00Z")
 	note(err, "issued")
 	node.Issued = issued.UTC().Truncate(time.Second)
 	return node, problems
 }
+
+func parsed[T any](text string, parse func(string) (T, error), what string) (T, error) {
+	value, err := parse(text)
+	if err != nil {
+		err = fmt.Errorf("%.70q is not %s", text, what)
+	}
+	return value, err
+}
+
+func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }
 
 // entry is what a WarrenNode has said so far.
 type entry struct {

@@ -21,26 +21,35 @@ type troubles struct {
 	now map[string]trouble
 }
 
-// trouble is the first of failures in a row.
+// trouble is the first of failures of one kind in a row.
 type trouble struct {
-	since time.Time
-	err   error
+	since   time.Time
+	err     error
+	refused bool // or else not answered
 }
 
 // note takes in how a request for a resource went.
 func (t *troubles) note(resource string, err error) {
-	t.mu.Lock()
-	_, had := t.now[resource]
-	switch {
-	case err == nil:
-		delete(t.now, resource)
-	case !had:
-		t.now[resource] = trouble{time.Now(), err}
-	}
-	t.mu.Unlock()
-	if had == (err == nil) {
+	if t.take(resource, err) {
 		t.changed()
 	}
+}
+
+// take reports whether that is news.
+func (t *troubles) take(resource string, err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had, has := t.now[resource]
+	if err == nil {
+		delete(t.now, resource)
+		return has
+	}
+	_, refused := refusal(resource, err)
+	if has && had.refused == refused {
+		return false
+	}
+	t.now[resource] = trouble{time.Now(), err, refused}
+	return true
 }
 
 // problems returns one problem for what the API server refuses of a resource, and one for all that was not
