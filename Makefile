@@ -79,6 +79,12 @@ bench-throughput: ## only throughput and latency: BENCH_RUNS=5 BENCH_SECONDS=3
 	@$(MAKE) --no-print-directory build
 	@go run ./test/bench -binary bin/warren -baseline '$(BENCH_BASELINE)' -runs $(BENCH_RUNS) -seconds $(BENCH_SECONDS)
 
+.PHONY: bench-switching
+bench-switching: ## what connections notice that run while encryption is switched, into bench/switching.md
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build
+	@go run ./test/bench -binary bin/warren -switching -runs $(BENCH_RUNS)
+
 .PHONY: bench-profile
 bench-profile: ## where the tunnel process spends its time, into bench/profile.md
 	@scripts/deps.sh bench
