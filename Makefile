@@ -53,6 +53,13 @@ test-vm: ## the datapath with kernel WireGuard on Debian's kernels 6.1 and 6.12,
 	@scripts/deps.sh vm
 	@scripts/test-vm.sh
 
+.PHONY: test-kube
+test-kube: ## discovery, manifests and labs against a real Kubernetes API server
+	@scripts/deps.sh kube
+	@scripts/kubetools.sh
+	@$(MAKE) --no-print-directory build
+	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh kube
+
 .PHONY: test-long
 test-long: ## random tests with millions of packets and hundreds of thousands of rounds
 	@scripts/deps.sh test
