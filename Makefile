@@ -23,6 +23,13 @@ build: ## build bin/warren, one static binary
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/warren ./cmd/warren
 	@ls -lh bin/warren | awk '{ print $$NF ": " $$5 "B, version $(VERSION)" }'
 
+# The name that the image has in the manifests.
+IMAGE ?= localhost/warren:dev
+
+.PHONY: image
+image: build ## the container image, bin/warren-image.tar: IMAGE=localhost/warren:dev
+	@go run ./scripts/image -tag '$(IMAGE)' -out bin/warren-image.tar
+
 .PHONY: demo
 demo: ## a cluster on this machine whose wire carries nothing in clear: the table that shows it
 	@scripts/deps.sh demo
