@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,10 +14,10 @@ const BinariesVariable = "WARREN_KUBE_BIN"
 // ErrNoBinaries says that there is no Kubernetes to run.
 var ErrNoBinaries = errors.New("no Kubernetes binaries: scripts/kubetools.sh builds them")
 
-// FindBinaries returns the folder of the Kubernetes binaries and CNI plugins: what the environment
-// names, or .cache/kube in the current folder, in one above it, or in one above the program.
-func FindBinaries() (string, error) {
-	if named := os.Getenv(BinariesVariable); named != "" {
+// FindBinaries returns the folder of the Kubernetes binaries and CNI plugins: the named one; if that is "",
+// what the environment names; or .cache/kube in the current folder, in one above it, or in one above the program.
+func FindBinaries(named string) (string, error) {
+	if named = cmp.Or(named, os.Getenv(BinariesVariable)); named != "" {
 		return checkBinaries(named)
 	}
 	var starts []string

@@ -73,7 +73,7 @@ func (p *Plane) transport() (*http.Transport, error) {
 // Kubectl runs kubectl in the plane's namespace as its administrator, with an input for those commands
 // that read one, and returns what it prints. The error has what it says.
 func (p *Plane) Kubectl(ctx context.Context, input string, arguments ...string) (string, error) {
-	command := p.command("kubectl", append([]string{"--kubeconfig=" + p.kubeconfigPath(adminName)}, arguments...)...)
+	command := p.command("kubectl", append([]string{"--kubeconfig=" + p.Admin()}, arguments...)...)
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr

@@ -370,13 +370,13 @@ func TestCopyFolder(t *testing.T) {
 func TestFindBinaries(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(BinariesVariable, dir)
-	if _, err := FindBinaries(); !errors.Is(err, ErrNoBinaries) {
+	if _, err := FindBinaries(""); !errors.Is(err, ErrNoBinaries) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, string(APIServer)), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := FindBinaries(); err != nil || found != dir {
+	if found, err := FindBinaries(""); err != nil || found != dir {
 		t.Errorf("FindBinaries() = %q, %v, want %q", found, err, dir)
 	}
 	t.Setenv(BinariesVariable, "")
@@ -388,7 +388,7 @@ func TestFindBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Dir(cache))
-	if found, err := FindBinaries(); err != nil || found != cache {
+	if found, err := FindBinaries(""); err != nil || found != cache {
 		t.Errorf("FindBinaries() = %q, %v, want %q", found, err, cache)
 	}
 }

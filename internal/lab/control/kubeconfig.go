@@ -41,6 +41,9 @@ func (p *Plane) Kubeconfig(client Client) (string, error) {
 	return path, nil
 }
 
+// Admin is the kubeconfig of the plane's administrator, who may do everything.
+func (p *Plane) Admin() string { return p.kubeconfigPath(adminName) }
+
 func (p *Plane) kubeconfigPath(user string) string { return p.path(fileName(user) + ".kubeconfig") }
 
 // kubeconfig is JSON, which is YAML as well.

@@ -148,7 +148,7 @@ func (b *bed) makeNamespace() error {
 }
 
 func (b *bed) start() (*control.Plane, error) {
-	binaries, err := control.FindBinaries()
+	binaries, err := control.FindBinaries("")
 	if err != nil {
 		return nil, err
 	}
