@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"warren/internal/cluster"
-	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 )
 
-// record is a record of everything that one can have, as its node's agent writes it.
-func record() string {
+// wholeRecord is a record of everything that one can have, as its node's agent writes it.
+func wholeRecord() string {
 	var key cluster.PublicKey
 	copy(key[:], "a key that no node has: 32 bytes")
-	return yaml(dir.Marshal(cluster.Node{
+	return yaml(record.Marshal(cluster.Node{
 		ID:        cluster.NodeID{Cluster: cluster.DefaultCluster, Name: "n1"},
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Prefixes:  []netip.Prefix{netip.MustParsePrefix("10.42.1.0/24"), netip.MustParsePrefix("2001:db8:42:1::/64")},
@@ -23,7 +23,7 @@ func record() string {
 }
 
 func apiServers() string {
-	return yaml(dir.MarshalAPIServers([]netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:6443"), netip.MustParseAddrPort("[2001:db8::1]:6443")}))
+	return yaml(record.MarshalAPIServers([]netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:6443"), netip.MustParseAddrPort("[2001:db8::1]:6443")}))
 }
 
 func yaml(text []byte) string { return "```yaml\n" + string(text) + "```\n" }

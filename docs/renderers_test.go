@@ -13,7 +13,7 @@ var renderers = map[string]func() string{
 	"config":    configuration,
 	"metrics":   metricsTable,
 	"reasons":   reasons,
-	"record":    record,
+	"record":    wholeRecord,
 }
 
 func configuration() string { return yaml([]byte(config.Example())) }

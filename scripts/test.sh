@@ -51,8 +51,12 @@ race() {
 
 # kube accepts no skip: whoever calls it has built Kubernetes.
 kube() {
+	local failed=0
 	report=("$tools/testreport" -strict -skips /dev/null)
-	WARREN_KUBE_BIN=${WARREN_KUBE_BIN:-$PWD/.cache/kube} go_test -timeout 25m -p 1 ./test/kube/...
+	export WARREN_KUBE_BIN=${WARREN_KUBE_BIN:-$PWD/.cache/kube}
+	go_test -timeout 20m ./test/kube/... || failed=1
+	go_test -timeout 20m -run ^TestKube ./test/e2e || failed=1
+	return $failed
 }
 
 # cluster is for whole clusters, which accept no skip either.

@@ -12,6 +12,7 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab"
 )
 
@@ -22,11 +23,11 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 	c := up(t, "apiserver", "--nodes", "2", "--pods", "1")
 	n2 := c.node("n2").Addresses[0]
 	records := filepath.Join(lab.BaseDir, c.name, "nodes")
-	record, list := filepath.Join(records, "n2.yaml"), filepath.Join(records, dir.APIServerFile)
+	file, list := filepath.Join(records, "n2.yaml"), filepath.Join(records, dir.APIServerFile)
 	text := ownFolder(t, c, "n2", "n1") // or it would write its record again
 	news := map[string]func(){
-		"node record": func() { write(t, record, text) },
-		"API server":  func() { write(t, list, dir.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(n2, 6443)})) },
+		"node record": func() { write(t, file, text) },
+		"API server":  func() { write(t, list, record.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(n2, 6443)})) },
 		"restart": func() {
 			c.must("agent", "kill", "n1")
 			c.run("agent", "start", "n1") // it may wait in vain for the peer that has no record
@@ -34,7 +35,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 	}
 	for _, order := range permutations([]string{"node record", "API server", "restart"}) {
 		t.Run(strings.Join(order, ", "), func(t *testing.T) {
-			remove(t, record, list)
+			remove(t, file, list)
 			eventually(t, 10*time.Second, "n1 forgets both", func() bool {
 				_, known := lookup(c, n2)
 				return !known

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab/netns"
 	"warren/test/flow"
 )
@@ -25,7 +26,7 @@ func TestJoinStrict(t *testing.T) {
 	c := up(t, "join", "--nodes", "2", "--pods", "1", "--mode", "strict")
 	n1 := c.node("n1")
 	records := filepath.Dir(c.open().RecordPath("n1"))
-	write(t, filepath.Join(records, dir.APIServerFile), dir.MarshalAPIServers([]netip.AddrPort{
+	write(t, filepath.Join(records, dir.APIServerFile), record.MarshalAPIServers([]netip.AddrPort{
 		netip.AddrPortFrom(n1.Addresses[0], apiPort), netip.AddrPortFrom(n1.Addresses[1], apiPort),
 	}))
 	for _, address := range n1.Addresses {
@@ -77,10 +78,10 @@ func TestStackedServers(t *testing.T) {
 	servers := []netip.AddrPort{netip.AddrPortFrom(n1.Addresses[0], apiPort), netip.AddrPortFrom(n2.Addresses[0], apiPort)}
 	flows := flow.Between(t, c.open().Topology.Nodes)
 	list := filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile)
-	write(t, list, dir.MarshalAPIServers(servers))
+	write(t, list, record.MarshalAPIServers(servers))
 	c.must("join")
 	c.must("agent", "kill", "n1", "n2")
-	write(t, list, dir.MarshalAPIServers(servers[:1])) // one of them goes meanwhile
+	write(t, list, record.MarshalAPIServers(servers[:1])) // one of them goes meanwhile
 	c.must("agent", "start", "n1", "n2")
 	if err := os.Remove(list); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 )
 
 // TestReboot: a node of a cluster in strict mode goes off and comes back, with its disk and without it. The API server that
@@ -16,7 +17,7 @@ func TestReboot(t *testing.T) {
 	c := up(t, "reboot", "--nodes", "2", "--pods", "1", "--mode", "strict")
 	n1, n2 := c.node("n1"), c.node("n2")
 	server := netip.AddrPortFrom(n1.Addresses[0], apiPort)
-	write(t, filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile), dir.MarshalAPIServers([]netip.AddrPort{server}))
+	write(t, filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile), record.MarshalAPIServers([]netip.AddrPort{server}))
 	serveEcho(t, n1.Namespace, server)
 	key := func() string {
 		for _, peer := range c.status("n1").Peers {

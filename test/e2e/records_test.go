@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"warren/internal/cluster"
-	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab"
 )
 
@@ -27,12 +27,12 @@ func TestBadRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n2, err := dir.Unmarshal("n2.yaml", good)
+	n2, err := record.Unmarshal("n2.yaml", "n2", good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stranger := func(name string, key cluster.PublicKey) []byte {
-		return dir.Marshal(cluster.Node{
+		return record.Marshal(cluster.Node{
 			ID: cluster.NodeID{Cluster: cluster.DefaultCluster, Name: name}, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.9")},
 			Keys: []cluster.Key{{Public: key, Epoch: 1, Port: cluster.DefaultPort}}, Issued: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
 		})

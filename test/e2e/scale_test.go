@@ -11,6 +11,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab"
 )
 
@@ -102,7 +103,7 @@ func scaleNode(i int) cluster.Node {
 
 func putRecord(tb testing.TB, folder string, node cluster.Node) {
 	tb.Helper()
-	if err := os.WriteFile(filepath.Join(folder, ".new"), dir.Marshal(node), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, ".new"), record.Marshal(node), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(folder, ".new"), filepath.Join(folder, dir.FileName(node.ID))); err != nil {

@@ -2,12 +2,12 @@ package dir
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"warren/internal/discovery"
+	"warren/internal/discovery/record"
 )
 
 func addrPorts(texts ...string) []netip.AddrPort {
@@ -20,55 +20,11 @@ func addrPorts(texts ...string) []netip.AddrPort {
 
 var sameAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
-func TestUnmarshalAPIServers(t *testing.T) {
-	for _, test := range []struct {
-		name, text string
-		want       []netip.AddrPort
-		problem    string // part of it
-	}{
-		{name: "two families, in order", text: "version: 1\nendpoints:\n  - \"[fd00::1]:6443\"\n  - 10.0.0.1:6443\n", want: addrPorts("10.0.0.1:6443", "[fd00::1]:6443")},
-		{name: "none", text: "version: 1\nendpoints: []\n"},
-		{name: "unknown version", text: "version: 2\nendpoints: []\n", problem: "apiserver.yaml:1:10: version: 2 is not understood here"},
-		{name: "no port", text: "version: 1\nendpoints:\n  - 10.0.0.1\n", problem: "apiserver.yaml:3:5: endpoints[0]"},
-		{name: "port 0", text: "version: 1\nendpoints:\n  - 10.0.0.1:0\n", problem: "endpoints[0]: port 0"},
-		{name: "a name", text: "version: 1\nendpoints:\n  - kube.example:6443\n", problem: "endpoints[0]"},
-		{name: "loopback", text: "version: 1\nendpoints:\n  - 127.0.0.1:6443\n", problem: "endpoints[0]: 127.0.0.1 cannot be reached"},
-		{name: "twice", text: "version: 1\nendpoints:\n  - 10.0.0.1:6443\n  - 10.0.0.1:6443\n", problem: "apiserver.yaml:4:5: endpoints[1]: 10.0.0.1:6443 is there twice"},
-		{name: "unknown key", text: "version: 1\nendpoints: []\nendpoint: []\n", problem: "endpoints"},
-		{name: "half-written", text: "version: 1\nendpoints:\n  - 10.0.0.1:64", problem: "the last line has no end"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := UnmarshalAPIServers(APIServerFile, []byte(test.text))
-			if test.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), test.problem) {
-					t.Errorf("error %v, want %q in it", err, test.problem)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got, sameAddrPort, cmp.Transformer("empty", func(l []netip.AddrPort) []netip.AddrPort { return append([]netip.AddrPort{}, l...) })); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestMarshalAPIServersIsReadBack(t *testing.T) {
-	want := addrPorts("10.0.0.1:6443", "[fd00::1]:6443")
-	got, err := UnmarshalAPIServers(APIServerFile, MarshalAPIServers(want))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, sameAddrPort); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
-}
-
 // TestAPIServersFollowTheirFile plays the life of the file, as of a record's.
 func TestAPIServersFollowTheirFile(t *testing.T) {
-	list := func(servers ...string) *content { return &content{data: MarshalAPIServers(addrPorts(servers...))} }
+	list := func(servers ...string) *content {
+		return &content{data: record.MarshalAPIServers(addrPorts(servers...))}
+	}
 	believed := state{}
 	for _, step := range []struct {
 		name     string
@@ -85,13 +41,13 @@ func TestAPIServersFollowTheirFile(t *testing.T) {
 		{name: "folder back, file gone"},
 	} {
 		var events []discovery.Event
-		before := believed.apiServers.good
+		before := believed.Servers.List()
 		believed, events = believed.next(snapshot{path: "/records", files: map[string]content{}, apiServers: step.file, lost: step.lost})
-		if diff := cmp.Diff(step.want, believed.apiServers.good, sameAddrPort); diff != "" {
+		if diff := cmp.Diff(step.want, believed.Servers.List(), sameAddrPort); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
-		if len(believed.problems) != step.problems {
-			t.Errorf("%s: problems %v", step.name, believed.problems)
+		if len(believed.Problems) != step.problems {
+			t.Errorf("%s: problems %v", step.name, believed.Problems)
 		}
 		emitted := false
 		for _, event := range events {
@@ -106,19 +62,4 @@ func TestAPIServersFollowTheirFile(t *testing.T) {
 			t.Errorf("%s: emitted %t, changed %t", step.name, emitted, changed)
 		}
 	}
-}
-
-func FuzzUnmarshalAPIServers(f *testing.F) {
-	f.Add(string(MarshalAPIServers(addrPorts("10.0.0.1:6443", "[fd00::1]:6443"))))
-	f.Add("version: 1\nendpoints:\n  - 10.0.0.1:6443\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		servers, err := UnmarshalAPIServers(APIServerFile, []byte(text))
-		if err != nil {
-			return
-		}
-		again, err := UnmarshalAPIServers(APIServerFile, MarshalAPIServers(servers))
-		if err != nil || len(again) != len(servers) {
-			t.Errorf("accepted %v, read back %v, %v", servers, again, err)
-		}
-	})
 }

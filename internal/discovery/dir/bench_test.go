@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"warren/internal/discovery/durable"
+	"warren/internal/discovery/record"
+	"warren/internal/discovery/record/recordtest"
 )
 
 // BenchmarkRescan is what a folder of a thousand machines costs when nothing changed: every ten seconds,
@@ -12,8 +14,8 @@ import (
 func BenchmarkRescan(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 1000 {
-		node := sample(fmt.Sprintf("n%d", i), byte(i%250+1))
-		if err := durable.Replace(dir+"/"+FileName(node.ID), Marshal(node), 0o644); err != nil {
+		node := recordtest.Sample(fmt.Sprintf("n%d", i), byte(i%250+1))
+		if err := durable.Replace(dir+"/"+FileName(node.ID), record.Marshal(node), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -21,6 +21,8 @@ import (
 	"warren/internal/cluster"
 	"warren/internal/discovery"
 	"warren/internal/discovery/durable"
+	"warren/internal/discovery/record"
+	"warren/internal/discovery/record/recordtest"
 )
 
 // consumer keeps what Run told, as an agent does.
@@ -107,7 +109,7 @@ func eventually(t *testing.T, c *consumer, want string) {
 
 func put(t *testing.T, dir string, node cluster.Node) {
 	t.Helper()
-	must(t, durable.Replace(filepath.Join(dir, FileName(node.ID)), Marshal(node), 0o644))
+	must(t, durable.Replace(filepath.Join(dir, FileName(node.ID)), record.Marshal(node), 0o644))
 }
 
 // TestRealFolder goes through the life of a folder with the kernel's own notifications; the rescan is
@@ -116,18 +118,18 @@ func TestRealFolder(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "nodes")
 	must(t, os.Mkdir(dir, 0o755))
-	put(t, dir, sample("n1", 1))
+	put(t, dir, recordtest.Sample("n1", 1))
 	c := run(t, New(Options{Path: dir, Rescan: time.Hour}))
 	eventually(t, c, "n1=10.0.0.1, 0 problems")
 
-	put(t, dir, sample("n2", 2))
+	put(t, dir, recordtest.Sample("n2", 2))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.2, 0 problems")
-	put(t, dir, sample("n2", 3))
+	put(t, dir, recordtest.Sample("n2", 3))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.3, 0 problems")
 
 	write(t, filepath.Join(dir, "n2.yaml"), []byte("version: 1\nname"))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.3, 1 problems")
-	write(t, filepath.Join(dir, "n2.yaml"), Marshal(sample("n2", 2))) // in place, not by rename
+	write(t, filepath.Join(dir, "n2.yaml"), record.Marshal(recordtest.Sample("n2", 2))) // in place, not by rename
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.2, 0 problems")
 
 	must(t, os.Remove(filepath.Join(dir, "n1.yaml")))
@@ -140,8 +142,8 @@ func TestFolderGoesAndComes(t *testing.T) {
 	top := t.TempDir()
 	dir, away := filepath.Join(top, "nodes"), filepath.Join(top, "away")
 	must(t, os.Mkdir(dir, 0o755))
-	put(t, dir, sample("n1", 1))
-	put(t, dir, sample("n2", 2))
+	put(t, dir, recordtest.Sample("n1", 1))
+	put(t, dir, recordtest.Sample("n2", 2))
 	c := run(t, New(Options{Path: dir, Rescan: time.Hour}))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.2, 0 problems")
 
@@ -152,23 +154,23 @@ func TestFolderGoesAndComes(t *testing.T) {
 	}
 	must(t, os.Rename(away, dir))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.2, 0 problems")
-	put(t, dir, sample("n1", 7))
+	put(t, dir, recordtest.Sample("n1", 7))
 	eventually(t, c, "n1=10.0.0.7 n2=10.0.0.2, 0 problems")
 
 	must(t, os.RemoveAll(dir))
 	must(t, os.Mkdir(dir, 0o755))
 	eventually(t, c, "n1=10.0.0.7 n2=10.0.0.2, 1 problems")
-	put(t, dir, sample("n1", 1))
-	put(t, dir, sample("n3", 3))
+	put(t, dir, recordtest.Sample("n1", 1))
+	put(t, dir, recordtest.Sample("n3", 3))
 	eventually(t, c, "n1=10.0.0.1 n3=10.0.0.3, 0 problems")
 
 	next := filepath.Join(top, "next") // another folder is moved into the place
 	must(t, os.Mkdir(next, 0o755))
-	put(t, next, sample("n4", 4))
+	put(t, next, recordtest.Sample("n4", 4))
 	must(t, os.Rename(dir, away))
 	must(t, os.Rename(next, dir))
 	eventually(t, c, "n4=10.0.0.4, 0 problems")
-	put(t, dir, sample("n5", 5))
+	put(t, dir, recordtest.Sample("n5", 5))
 	eventually(t, c, "n4=10.0.0.4 n5=10.0.0.5, 0 problems")
 }
 
@@ -188,10 +190,10 @@ func TestUnmountedFolder(t *testing.T) {
 			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
 		}
 	})
-	put(t, dir, sample("n2", 2))
+	put(t, dir, recordtest.Sample("n2", 2))
 	d := New(Options{Path: dir, Self: cluster.NodeID{Cluster: "default", Name: "n1"}, Rescan: 100 * time.Millisecond})
 	c := run(t, d)
-	must(t, d.Publish(t.Context(), sample("n1", 1)))
+	must(t, d.Publish(t.Context(), recordtest.Sample("n1", 1)))
 	eventually(t, c, "n1=10.0.0.1 n2=10.0.0.2, 0 problems")
 
 	must(t, syscall.Unmount(dir, syscall.MNT_DETACH))
@@ -212,7 +214,7 @@ func TestManyFilesAtOnce(t *testing.T) {
 	eventually(t, c, ", 0 problems")
 	var want []string
 	for i := 1; i <= 200; i++ {
-		put(t, dir, sample(fmt.Sprintf("n%03d", i), byte(i)))
+		put(t, dir, recordtest.Sample(fmt.Sprintf("n%03d", i), byte(i)))
 		want = append(want, fmt.Sprintf("n%03d=10.0.0.%d", i, i))
 	}
 	eventually(t, c, strings.Join(want, " ")+", 0 problems")
@@ -283,7 +285,7 @@ func TestRescan(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dir, _ *fakeKernel) {
 		c := run(t, d)
 		after(t, 0, c, ", 0 problems")
-		put(t, d.path, sample("n2", 2))
+		put(t, d.path, recordtest.Sample("n2", 2))
 		after(t, DefaultRescan-time.Millisecond, c, ", 0 problems")
 		after(t, time.Millisecond, c, "n2=10.0.0.2, 0 problems")
 	})
@@ -293,7 +295,7 @@ func TestEventsAreGathered(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dir, k *fakeKernel) {
 		c := run(t, d)
 		after(t, 0, c, ", 0 problems")
-		put(t, d.path, sample("n2", 2))
+		put(t, d.path, recordtest.Sample("n2", 2))
 		for range 4 { // changes that do not end
 			k.events <- fsnotify.Event{Name: d.path + "/n2.yaml", Op: fsnotify.Write}
 			after(t, settle/5, c, ", 0 problems")
@@ -327,7 +329,7 @@ func TestDeadWatch(t *testing.T) {
 			bubble(t, func(t *testing.T, d *Dir, k *fakeKernel) {
 				c := run(t, d)
 				after(t, 0, c, ", 0 problems")
-				put(t, d.path, sample("n2", 2))
+				put(t, d.path, recordtest.Sample("n2", 2))
 				kill(d, k)
 				after(t, settle, c, "n2=10.0.0.2, 0 problems")
 				if k.opened.Load() != 2 {
@@ -347,7 +349,7 @@ func TestWithoutNotifications(t *testing.T) {
 		if diff := cmp.Diff(want, c.problem(0)); diff != "" {
 			t.Error(diff)
 		}
-		put(t, d.path, sample("n2", 2))
+		put(t, d.path, recordtest.Sample("n2", 2))
 		after(t, retry, c, "n2=10.0.0.2, 1 problems")
 		k.failWith(errors.New("something else"))
 		after(t, retry, c, "n2=10.0.0.2, 1 problems")

@@ -14,7 +14,7 @@
 // be read, or that was replaced by one without any other machine's record (an unmounted file system),
 // changes nothing.
 //
-// The pieces: record.go is the format; scan.go reads the folder into a value; state.go, pure, turns the
-// last state and that value into the next state and events; watch.go says when to look; dir.go is the
-// loop; publish.go keeps the own record.
+// The pieces: name.go says which file is whose; scan.go reads the folder into a value; state.go, pure, turns
+// the last state and that value into the next state and events; watch.go says when to look; dir.go is the
+// loop; publish.go keeps the own record. The format is package record's.
 package dir

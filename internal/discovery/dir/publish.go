@@ -13,6 +13,7 @@ import (
 	"warren/internal/cluster"
 	"warren/internal/discovery"
 	"warren/internal/discovery/durable"
+	"warren/internal/discovery/record"
 )
 
 // ownRecord is what this machine wants to have in the folder, and what became of it.
@@ -43,7 +44,7 @@ func (d *Dir) Publish(ctx context.Context, node cluster.Node) error {
 	}
 	d.own.mu.Lock()
 	defer d.own.mu.Unlock()
-	if current, err := d.readOwn(); err == nil && sameButOlder(current, wanted) {
+	if current, err := d.readOwn(); err == nil && record.SameButOlder(current, wanted) {
 		wanted = current
 	}
 	d.own.node = &wanted
@@ -63,23 +64,16 @@ func (d *Dir) publishable(ctx context.Context, node cluster.Node) (cluster.Node,
 	case d.ownFile() == APIServerFile:
 		return cluster.Node{}, errors.New("the name is reserved; give the machine another one")
 	}
-	return Unmarshal(d.ownPath(), Marshal(node)) // nothing is written that would not be read
-}
-
-// sameButOlder reports whether current says what node says, no later.
-func sameButOlder(current, node cluster.Node) bool {
-	older := !current.Issued.After(node.Issued)
-	current.Issued = node.Issued
-	return older && same(current, node)
+	return record.Unmarshal(d.ownPath(), d.self.Name, record.Marshal(node)) // nothing is written that would not be read
 }
 
 // ensure writes the record unless the file says it already. The lock is held.
 func (d *Dir) ensure() error {
-	if current, err := d.readOwn(); err == nil && same(current, *d.own.node) {
+	if current, err := d.readOwn(); err == nil && record.Same(current, *d.own.node) {
 		return nil
 	}
 	d.own.written = time.Now()
-	return durable.Replace(d.ownPath(), Marshal(*d.own.node), 0o644)
+	return durable.Replace(d.ownPath(), record.Marshal(*d.own.node), 0o644)
 }
 
 // Withdraw implements discovery.Publisher. A record with a key that is not this machine's is left, and
@@ -137,7 +131,7 @@ func (d *Dir) keep(snap snapshot) (faults []discovery.Problem, kept bool) {
 	}
 	now := time.Now()
 	current, err := d.readOwn() // not from snap: Publish may have written since
-	kept = err == nil && same(current, *o.node)
+	kept = err == nil && record.Same(current, *o.node)
 	if err == nil && !d.isOurs(current) {
 		key, _ := current.CurrentKey()
 		o.rival = rival{key: key.Public, seen: now}
@@ -194,7 +188,7 @@ func (d *Dir) readOwn() (cluster.Node, error) {
 	if err != nil {
 		return cluster.Node{}, err
 	}
-	return Unmarshal(d.ownPath(), data)
+	return record.Unmarshal(d.ownPath(), d.self.Name, data)
 }
 
 func (d *Dir) ownPath() string { return filepath.Join(d.path, d.ownFile()) }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warren/internal/cluster"
+	"warren/internal/discovery/record"
+	"warren/internal/discovery/record/recordtest"
 )
 
 var n1 = cluster.NodeID{Cluster: "default", Name: "n1"}
@@ -41,13 +43,13 @@ func TestPublish(t *testing.T) {
 	write(t, filepath.Join(dir, ".n1.yaml.1.tmp"), nil)  // left by a run that was killed
 	write(t, filepath.Join(dir, ".n11.yaml.1.tmp"), nil) // another machine's, being written
 	d := New(Options{Path: dir, Self: n1})
-	node := sample("n1", 1)
+	node := recordtest.Sample("n1", 1)
 	must(t, d.Publish(t.Context(), node))
 	if got := list(t, dir); got != ".n11.yaml.1.tmp n1.yaml" {
 		t.Errorf("in the folder: %s", got)
 	}
 	file := filepath.Join(dir, "n1.yaml")
-	if diff := cmp.Diff(string(Marshal(node)), read(t, file)); diff != "" {
+	if diff := cmp.Diff(string(record.Marshal(node)), read(t, file)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	info, err := os.Stat(file)
@@ -57,27 +59,27 @@ func TestPublish(t *testing.T) {
 	}
 
 	later := node
-	later.Issued = issued.Add(time.Hour)
+	later.Issued = recordtest.Issued.Add(time.Hour)
 	must(t, d.Publish(t.Context(), later))
-	if diff := cmp.Diff(string(Marshal(node)), read(t, file)); diff != "" {
+	if diff := cmp.Diff(string(record.Marshal(node)), read(t, file)); diff != "" {
 		t.Errorf("only the time differs, and the file was written (-want +got)\n%s", diff)
 	}
 	earlier := node
-	earlier.Issued = issued.Add(-time.Hour) // the clock was wrong when the file was written
+	earlier.Issued = recordtest.Issued.Add(-time.Hour) // the clock was wrong when the file was written
 	must(t, d.Publish(t.Context(), earlier))
-	if diff := cmp.Diff(string(Marshal(earlier)), read(t, file)); diff != "" {
+	if diff := cmp.Diff(string(record.Marshal(earlier)), read(t, file)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	changed := sample("n1", 2)
+	changed := recordtest.Sample("n1", 2)
 	must(t, d.Publish(t.Context(), changed))
-	if diff := cmp.Diff(string(Marshal(changed)), read(t, file)); diff != "" {
+	if diff := cmp.Diff(string(record.Marshal(changed)), read(t, file)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestPublishRefuses(t *testing.T) {
 	dir := t.TempDir()
-	invalid := sample("n1", 1)
+	invalid := recordtest.Sample("n1", 1)
 	invalid.Addresses = nil
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -89,12 +91,12 @@ func TestPublishRefuses(t *testing.T) {
 		node cluster.Node
 		want string
 	}{
-		{"another machine", t.Context(), n1, dir, sample("n2", 2), "publish the record of default/n2: this machine is default/n1"},
-		{"no machine", t.Context(), cluster.NodeID{}, dir, sample("n1", 1), "publish the record of default/n1: this machine is -"},
-		{"reserved name", t.Context(), cluster.NodeID{Cluster: "default", Name: "apiserver"}, dir, sample("apiserver", 1), "publish the record of default/apiserver: the name is reserved; give the machine another one"},
+		{"another machine", t.Context(), n1, dir, recordtest.Sample("n2", 2), "publish the record of default/n2: this machine is default/n1"},
+		{"no machine", t.Context(), cluster.NodeID{}, dir, recordtest.Sample("n1", 1), "publish the record of default/n1: this machine is -"},
+		{"reserved name", t.Context(), cluster.NodeID{Cluster: "default", Name: "apiserver"}, dir, recordtest.Sample("apiserver", 1), "publish the record of default/apiserver: the name is reserved; give the machine another one"},
 		{"what nobody would read", t.Context(), n1, dir, invalid, "publish the record of default/n1: DIR/n1.yaml:4:12: addresses: none; a node needs at least one underlay address"},
-		{"no time", canceled, n1, dir, sample("n1", 1), "publish the record of default/n1: context canceled"},
-		{"no folder", t.Context(), n1, filepath.Join(dir, "none"), sample("n1", 1), "publish the record of default/n1: open DIR/none/: no such file or directory"},
+		{"no time", canceled, n1, dir, recordtest.Sample("n1", 1), "publish the record of default/n1: context canceled"},
+		{"no folder", t.Context(), n1, filepath.Join(dir, "none"), recordtest.Sample("n1", 1), "publish the record of default/n1: open DIR/none/: no such file or directory"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -117,7 +119,7 @@ func TestPublishedWhenTheFolderComes(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dir, _ *fakeKernel) {
 		must(t, os.Remove(d.path))
 		c := run(t, d)
-		if err := d.Publish(t.Context(), sample("n1", 1)); err == nil {
+		if err := d.Publish(t.Context(), recordtest.Sample("n1", 1)); err == nil {
 			t.Fatal("published")
 		}
 		after(t, 0, c, "not synced, 1 problems")
@@ -130,14 +132,14 @@ func TestOwnRecordIsKept(t *testing.T) {
 	damages := map[string]func(t *testing.T, file string){
 		"deleted": func(t *testing.T, file string) { must(t, os.Remove(file)) },
 		"altered": func(t *testing.T, file string) {
-			node := sample("n1", 1)
+			node := recordtest.Sample("n1", 1)
 			node.Prefixes = nil
-			write(t, file, Marshal(node))
+			write(t, file, record.Marshal(node))
 		},
 		"aged": func(t *testing.T, file string) {
-			node := sample("n1", 1)
-			node.Issued = issued.Add(-time.Hour)
-			write(t, file, Marshal(node))
+			node := recordtest.Sample("n1", 1)
+			node.Issued = recordtest.Issued.Add(-time.Hour)
+			write(t, file, record.Marshal(node))
 		},
 		"broken": func(t *testing.T, file string) { write(t, file, []byte("version: 1\n")) },
 		"in the way": func(t *testing.T, file string) {
@@ -149,11 +151,11 @@ func TestOwnRecordIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *Dir, _ *fakeKernel) {
 				c := run(t, d)
-				must(t, d.Publish(t.Context(), sample("n1", 1)))
+				must(t, d.Publish(t.Context(), recordtest.Sample("n1", 1)))
 				after(t, DefaultRescan, c, "n1=10.0.0.1, 0 problems")
 				damage(t, d.ownPath())
 				after(t, DefaultRescan+retry, c, "n1=10.0.0.1, 0 problems")
-				if diff := cmp.Diff(string(Marshal(sample("n1", 1))), read(t, d.ownPath())); diff != "" {
+				if diff := cmp.Diff(string(record.Marshal(recordtest.Sample("n1", 1))), read(t, d.ownPath())); diff != "" {
 					t.Errorf("(-want +got)\n%s", diff)
 				}
 			})
@@ -167,7 +169,7 @@ func TestOwnRecordCannotBeWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dir, _ *fakeKernel) {
 		must(t, os.Mkdir(d.ownPath(), 0o755)) // a file cannot be renamed over a folder, not even by root
 		c := run(t, d)
-		if err := d.Publish(t.Context(), sample("n1", 1)); err == nil {
+		if err := d.Publish(t.Context(), recordtest.Sample("n1", 1)); err == nil {
 			t.Fatal("published")
 		}
 		after(t, 2*DefaultRescan, c, ", 2 problems") // and the folder is no record
@@ -194,9 +196,9 @@ func TestTwoMachinesWithOneName(t *testing.T) {
 		other := &consumer{nodes: map[string]string{}}
 		c := run(t, d)
 		go func() { done <- twin.Run(ctx, other.emit) }()
-		must(t, d.Publish(t.Context(), sample("n1", 1)))
+		must(t, d.Publish(t.Context(), recordtest.Sample("n1", 1)))
 		synctest.Wait()
-		must(t, twin.Publish(t.Context(), sample("n1", 2)))
+		must(t, twin.Publish(t.Context(), recordtest.Sample("n1", 2)))
 
 		writes, last := 0, read(t, d.ownPath())
 		for range 600 { // a minute
@@ -227,7 +229,7 @@ func TestTwoMachinesWithOneName(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
-	other := sample("n1", 9)
+	other := recordtest.Sample("n1", 9)
 	tests := []struct {
 		name      string
 		published bool
@@ -236,18 +238,18 @@ func TestWithdraw(t *testing.T) {
 		left      string // in the folder
 	}{
 		{"published", true, nil, "", "n2.yaml"},
-		{"by an earlier run", false, Marshal(sample("n1", 1)), "", "n2.yaml"},
+		{"by an earlier run", false, record.Marshal(recordtest.Sample("n1", 1)), "", "n2.yaml"},
 		{"nothing there", false, nil, "", "n2.yaml"},
 		{"broken", false, []byte("x"), "", "n2.yaml"},
-		{"another machine's key", true, Marshal(other), "withdraw the record of default/n1: DIR/n1.yaml is that of default/n1 with another key; remove it by hand if it should go", "n1.yaml n2.yaml"},
+		{"another machine's key", true, record.Marshal(other), "withdraw the record of default/n1: DIR/n1.yaml is that of default/n1 with another key; remove it by hand if it should go", "n1.yaml n2.yaml"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, dir, sample("n2", 2))
+			put(t, dir, recordtest.Sample("n2", 2))
 			d := New(Options{Path: dir, Self: n1})
 			if tc.published {
-				must(t, d.Publish(t.Context(), sample("n1", 1)))
+				must(t, d.Publish(t.Context(), recordtest.Sample("n1", 1)))
 			}
 			if tc.file != nil {
 				write(t, filepath.Join(dir, "n1.yaml"), tc.file)
@@ -273,7 +275,7 @@ func TestWithdraw(t *testing.T) {
 func TestWithdrawnStaysAway(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dir, _ *fakeKernel) {
 		c := run(t, d)
-		must(t, d.Publish(t.Context(), sample("n1", 1)))
+		must(t, d.Publish(t.Context(), recordtest.Sample("n1", 1)))
 		after(t, DefaultRescan, c, "n1=10.0.0.1, 0 problems")
 		must(t, d.Withdraw(t.Context()))
 		after(t, 3*DefaultRescan, c, ", 0 problems")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warren/internal/discovery"
+	"warren/internal/discovery/record"
 )
 
 // scan reads the folder. Every file is read every time: the time stamps of network file systems are no
@@ -111,7 +112,7 @@ func readRecord(path string) (c content, exists bool) {
 
 var (
 	errNotRegular = errors.New("not a regular file")
-	errTooLarge   = fmt.Errorf("more than %d bytes", MaxSize)
+	errTooLarge   = fmt.Errorf("more than %d bytes", record.MaxSize)
 )
 
 // readRegular reads a file that is one, also through symbolic links, and neither waits for a writer
@@ -129,11 +130,11 @@ func readRegular(path string) ([]byte, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, firstError(err, errNotRegular)
 	}
-	if info.Size() > MaxSize {
+	if info.Size() > record.MaxSize {
 		return nil, errTooLarge
 	}
-	data, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
-	if err == nil && len(data) > MaxSize { // it grew
+	data, err := io.ReadAll(io.LimitReader(file, record.MaxSize+1))
+	if err == nil && len(data) > record.MaxSize { // it grew
 		return nil, errTooLarge
 	}
 	return data, err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"warren/internal/discovery/record"
+	"warren/internal/discovery/record/recordtest"
 )
 
 func write(t *testing.T, path string, data []byte) {
@@ -30,7 +32,7 @@ func must(t *testing.T, err error) {
 func TestScan(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	record := Marshal(sample("n1", 1))
+	record := record.Marshal(recordtest.Sample("n1", 1))
 	write(t, at("n1.yaml"), record)
 	write(t, at(".n2.yaml.123.tmp"), record)
 	write(t, at("README"), record)

@@ -12,10 +12,12 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/record"
+	"warren/internal/discovery/record/recordtest"
 )
 
 // good, broken and misnamed are what a file may hold; unread is a file that cannot be read.
-func good(node cluster.Node) content { return content{data: Marshal(node)} }
+func good(node cluster.Node) content { return content{data: record.Marshal(node)} }
 
 func broken(text string) content { return content{data: []byte(text)} }
 
@@ -50,7 +52,7 @@ func show(events []discovery.Event) string {
 
 // TestStories holds the events of named sequences of snapshots against testdata/stories.
 func TestStories(t *testing.T) {
-	n1, n2, n3 := sample("n1", 1), sample("n2", 2), sample("n3", 3)
+	n1, n2, n3 := recordtest.Sample("n1", 1), recordtest.Sample("n2", 2), recordtest.Sample("n3", 3)
 	both := func() snapshot { return folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": good(n2)}) }
 	replaced := func(s snapshot) snapshot { s.folder.inode++; return s }
 	faulty := func(s snapshot) snapshot {
@@ -64,15 +66,15 @@ func TestStories(t *testing.T) {
 		steps []snapshot
 	}{
 		{"a-node-joins-changes-and-leaves", []snapshot{
-			folder(nil), folder(map[string]content{"n1.yaml": good(n1)}), folder(map[string]content{"n1.yaml": good(sample("n1", 9))}), folder(nil)}},
+			folder(nil), folder(map[string]content{"n1.yaml": good(n1)}), folder(map[string]content{"n1.yaml": good(recordtest.Sample("n1", 9))}), folder(nil)}},
 		{"nothing-changes", []snapshot{both(), both()}},
-		{"an-address-moves", []snapshot{both(), folder(map[string]content{"n2.yaml": good(sample("n2", 1))})}},
+		{"an-address-moves", []snapshot{both(), folder(map[string]content{"n2.yaml": good(recordtest.Sample("n2", 1))})}},
 		{"half-written-then-whole", []snapshot{
 			both(), folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": broken("version: 1\nname: n")}), both()}},
 		{"broken-then-removed", []snapshot{both(), folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": broken("")}), folder(map[string]content{"n1.yaml": good(n1)})}},
 		{"broken-from-the-start", []snapshot{folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": broken("version: 7\n")}), both()}},
 		{"unreadable-file", []snapshot{both(), folder(map[string]content{"n1.yaml": unread(), "n2.yaml": good(n2)}), both()}},
-		{"two-files-claim-one-node", []snapshot{both(), folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": good(sample("n1", 7))}), both()}},
+		{"two-files-claim-one-node", []snapshot{both(), folder(map[string]content{"n1.yaml": good(n1), "n2.yaml": good(recordtest.Sample("n1", 7))}), both()}},
 		{"a-node-changes-its-cluster", []snapshot{both(), folder(map[string]content{"n1.yaml": good(elsewhere), "n2.yaml": good(n2)})}},
 		{"lost-from-the-start", []snapshot{lost(), lost(), both()}},
 		{"lost-and-found", []snapshot{both(), lost(), lost(), folder(map[string]content{"n1.yaml": good(n1), "n3.yaml": good(n3)})}},
@@ -90,7 +92,7 @@ func TestStories(t *testing.T) {
 				believed, events = believed.next(snap)
 				fmt.Fprintf(&text, "step %d\n%s", i+1, show(events))
 			}
-			golden(t, "testdata/stories/"+story.name+".golden", text.String())
+			recordtest.Golden(t, "testdata/stories/"+story.name+".golden", text.String())
 		})
 	}
 }
@@ -99,13 +101,13 @@ func TestStories(t *testing.T) {
 func TestUnchangedFilesAreNotParsedAgain(t *testing.T) {
 	files := map[string]content{}
 	for i := range 50 {
-		node := sample(fmt.Sprintf("n%d", i), byte(i))
+		node := recordtest.Sample(fmt.Sprintf("n%d", i), byte(i))
 		files[FileName(node.ID)] = good(node)
 	}
 	believed, _ := state{}.next(folder(files))
-	parsed := believed.files["n7.yaml"].good
+	parsed := believed.Slots["n7.yaml"].Node()
 	believed, _ = believed.next(folder(files))
-	if believed.files["n7.yaml"].good != parsed {
+	if believed.Slots["n7.yaml"].Node() != parsed {
 		t.Error("n7.yaml was parsed again")
 	}
 }
@@ -120,10 +122,10 @@ type model struct {
 func (m *model) apply(t *rapid.T, e discovery.Event) {
 	switch e.Kind {
 	case discovery.Upsert:
-		if text := string(Marshal(e.Node)); m.nodes[e.ID] == text || e.Node.ID != e.ID {
+		if text := string(record.Marshal(e.Node)); m.nodes[e.ID] == text || e.Node.ID != e.ID {
 			t.Fatalf("upsert of what was known, or of another: %s\n%s", e.ID, text)
 		}
-		m.nodes[e.ID] = string(Marshal(e.Node))
+		m.nodes[e.ID] = string(record.Marshal(e.Node))
 	case discovery.Delete:
 		if _, known := m.nodes[e.ID]; !known {
 			t.Fatalf("delete of what was unknown: %s", e.ID)
@@ -150,7 +152,7 @@ func drawFolder(t *rapid.T) drawing {
 	d := drawing{snap: folder(map[string]content{}), good: map[string]cluster.Node{}, files: map[string]bool{}}
 	d.snap.folder.inode = uint64(rapid.IntRange(1, 2).Draw(t, "inode"))
 	for _, name := range []string{"n1", "n2", "n3"} {
-		file, node := name+".yaml", sample(name, byte(rapid.IntRange(1, 3).Draw(t, "n")))
+		file, node := name+".yaml", recordtest.Sample(name, byte(rapid.IntRange(1, 3).Draw(t, "n")))
 		if rapid.IntRange(0, 4).Draw(t, "cluster") == 0 {
 			node.ID.Cluster = "other"
 		}
@@ -158,11 +160,11 @@ func drawFolder(t *rapid.T) drawing {
 		case 0, 1:
 			continue
 		case 2:
-			d.snap.files[file] = broken(string(Marshal(node)[:rapid.IntRange(0, 150).Draw(t, "cut")]))
+			d.snap.files[file] = broken(string(record.Marshal(node)[:rapid.IntRange(0, 150).Draw(t, "cut")]))
 		case 3:
 			d.snap.files[file] = unread()
 		case 4:
-			d.snap.files[file] = good(sample("n1x", 5)) // another's record in this file
+			d.snap.files[file] = good(recordtest.Sample("n1x", 5)) // another's record in this file
 		default:
 			d.snap.files[file] = good(node)
 			d.good[file] = node
@@ -203,7 +205,7 @@ func TestBelieved(t *testing.T) {
 			}
 			want := map[cluster.NodeID]string{}
 			for _, node := range kept {
-				want[node.ID] = string(Marshal(node))
+				want[node.ID] = string(record.Marshal(node))
 			}
 			if diff := cmp.Diff(want, consumer.nodes); diff != "" {
 				t.Fatalf("(-want +got)\n%s", diff)
@@ -211,8 +213,8 @@ func TestBelieved(t *testing.T) {
 			if (consumer.synced == 1) != (kept != nil) || consumer.synced > 1 {
 				t.Fatalf("synced %d times", consumer.synced)
 			}
-			if !slices.Equal(consumer.problems, believed.problems) {
-				t.Fatalf("problems: told %v, believed %v", consumer.problems, believed.problems)
+			if !slices.Equal(consumer.problems, believed.Problems) {
+				t.Fatalf("problems: told %v, believed %v", consumer.problems, believed.Problems)
 			}
 			if wrong := d.snap.lost != nil || unmounted || len(d.files) > len(d.good); wrong && len(consumer.problems) == 0 {
 				t.Fatal("something is wrong, and nobody was told")
@@ -244,14 +246,14 @@ func TestFromAnyState(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "steps") {
 			believed, _ = believed.next(drawFolder(t).snap)
 		}
-		whole := folder(map[string]content{"n1.yaml": good(sample("n1", 1)), "n2.yaml": good(sample("n2", 2))})
+		whole := folder(map[string]content{"n1.yaml": good(recordtest.Sample("n1", 1)), "n2.yaml": good(recordtest.Sample("n2", 2))})
 		after, _ := believed.next(whole)
 		fresh, _ := state{own: "n1.yaml"}.next(whole)
-		if diff := cmp.Diff(fresh.nodes(), after.nodes(), sameNode); diff != "" {
+		if diff := cmp.Diff(fresh.Nodes(), after.Nodes(), recordtest.SameNode); diff != "" {
 			t.Fatalf("(-fresh +after)\n%s", diff)
 		}
-		if len(after.problems) > 0 {
-			t.Fatalf("problems left: %v", after.problems)
+		if len(after.Problems) > 0 {
+			t.Fatalf("problems left: %v", after.Problems)
 		}
 	})
 }

@@ -1,17 +1,14 @@
-package dir
+package record
 
 import (
 	"bytes"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"warren/internal/cluster"
-	"warren/internal/discovery"
 	"warren/internal/yamldoc"
 )
 
@@ -21,12 +18,9 @@ const Version = 1
 // MaxSize is the size in bytes beyond which a record is refused unread.
 const MaxSize = yamldoc.MaxSize
 
-// suffix of record files.
-const suffix = ".yaml"
-
-// record is the file format. Every key must be there, and the last line must end: whatever is left of
+// format is that of a record. Every key must be there, and the last line must end: whatever is left of
 // a record that was cut off while being written is therefore not a record.
-type record struct {
+type format struct {
 	Version      uint32         `yaml:"version"`
 	Name         string         `yaml:"name"`
 	Cluster      string         `yaml:"cluster"`
@@ -43,9 +37,6 @@ type recordKey struct {
 	Epoch  uint32            `yaml:"epoch"`
 	Port   uint16            `yaml:"port"`
 }
-
-// FileName returns the name of a machine's file in the folder.
-func FileName(id cluster.NodeID) string { return id.Name + suffix }
 
 // Marshal writes a node as a record of the current version, always the same bytes for the same node:
 // keys by epoch, the time in whole seconds of UTC. It does not validate.
@@ -71,32 +62,32 @@ func Marshal(node cluster.Node) []byte {
 	return out.Bytes()
 }
 
-// Unmarshal reads the record in a file; the name of the file must be that of the record's node. The
-// error is yamldoc.Problems: every problem at once, with file, line, key and remedy.
-func Unmarshal(file string, data []byte) (cluster.Node, error) {
-	doc, err := yamldoc.Parse(file, data)
+// Unmarshal reads the record in a place that belongs to the node of that name; where is how the place is
+// called in problems. The error is yamldoc.Problems: every problem at once, with place, line, key and remedy.
+func Unmarshal(where, name string, data []byte) (cluster.Node, error) {
+	doc, err := yamldoc.Parse(where, data)
 	if err != nil {
 		return cluster.Node{}, err
 	}
 	if err := checkVersion(doc).Err(); err != nil {
 		return cluster.Node{}, err // what else is wrong by our version may be right by its own
 	}
-	if err := checkEnd(file, data).Err(); err != nil {
+	if err := checkEnd(where, data).Err(); err != nil {
 		return cluster.Node{}, err // what else is wrong may only be missing
 	}
-	var r record
+	var r format
 	if err := doc.DecodeAll(&r).Err(); err != nil {
 		return cluster.Node{}, err
 	}
 	node := r.node()
-	problems := slices.Concat(yamldoc.ExplainAll(node.Validate()), checkRecord(node), checkName(file, node))
+	problems := slices.Concat(Check(node), checkName(name, node))
 	for i, p := range problems {
 		problems[i].Where = doc.Where(p.Key)
 	}
 	return node, problems.Err()
 }
 
-func (r record) node() cluster.Node {
+func (r format) node() cluster.Node {
 	node := cluster.Node{
 		ID:           cluster.NodeID{Cluster: r.Cluster, Name: r.Name},
 		Addresses:    r.Addresses,
@@ -133,12 +124,12 @@ func checkVersion(doc *yamldoc.Document) yamldoc.Problems {
 
 // checkEnd finds records cut off in their last line, where a value may be short and still a value
 // (port 518 of 51880). Those cut off between lines lack a key.
-func checkEnd(file string, data []byte) yamldoc.Problems {
+func checkEnd(where string, data []byte) yamldoc.Problems {
 	if bytes.HasSuffix(data, []byte("\n")) {
 		return nil
 	}
 	return yamldoc.Problems{{
-		Where:   fmt.Sprintf("%s:%d", file, 1+bytes.Count(data, []byte("\n"))),
+		Where:   fmt.Sprintf("%s:%d", where, 1+bytes.Count(data, []byte("\n"))),
 		Message: "the last line has no end",
 		Remedy:  "the file may be half-written; end it with a new line if it is whole",
 	}}
@@ -150,10 +141,11 @@ var (
 	software   = regexp.MustCompile(`^[!-~]{0,128}$`)
 )
 
-// checkRecord holds a node to what the vocabulary leaves open and a file must not: two keys that are
-// one, and text that would end up on somebody's terminal.
-func checkRecord(node cluster.Node) yamldoc.Problems {
-	var problems yamldoc.Problems
+// Check holds a node to what every record must be, whatever its format: valid, and without what the vocabulary
+// leaves open and a record must not have: two keys that are one, and text that would end up on somebody's
+// terminal. The keys of the problems are those of the format.
+func Check(node cluster.Node) yamldoc.Problems {
+	problems := yamldoc.ExplainAll(node.Validate())
 	say := func(key, message, remedy string) {
 		problems = append(problems, yamldoc.Problem{Key: key, Message: message, Remedy: remedy})
 	}
@@ -178,35 +170,14 @@ func checkRecord(node cluster.Node) yamldoc.Problems {
 	return problems
 }
 
-// checkName makes the file name the claim to a node: of all files that say they are n1's, n1.yaml is.
-func checkName(file string, node cluster.Node) yamldoc.Problems {
-	base := filepath.Base(file)
-	if base == FileName(node.ID) || cluster.ValidName(node.ID.Name) != nil {
+// checkName makes the place the claim to a node: of all records that say they are n1's, the one in n1's place is.
+func checkName(name string, node cluster.Node) yamldoc.Problems {
+	if name == node.ID.Name || cluster.ValidName(node.ID.Name) != nil {
 		return nil
 	}
 	return yamldoc.Problems{{
 		Key:     "name",
-		Message: fmt.Sprintf("this is the record of %s in a file called %s", node.ID, base),
-		Remedy:  fmt.Sprintf("remove it, or name it %s if there is none", FileName(node.ID)),
+		Message: fmt.Sprintf("this is the record of %s in the place of %.70s", node.ID, name),
+		Remedy:  fmt.Sprintf("remove it, or put it in the place of %s if there is none", node.ID.Name),
 	}}
-}
-
-// problemsOf turns the error of Unmarshal into what the source emits.
-func problemsOf(err error) []discovery.Problem {
-	var problems []discovery.Problem
-	for _, p := range err.(yamldoc.Problems) {
-		remedy := p.Remedy
-		if remedy == "" {
-			remedy = "correct it, or remove the file: its machine writes it again"
-		}
-		p.Remedy = ""
-		problems = append(problems, discovery.Problem{Where: p.Where, Message: p.Text(), Remedy: remedy})
-	}
-	return problems
-}
-
-// isRecord tells record files from everything else in the folder: temporary files start with a dot,
-// and apiserver.yaml lists the API servers.
-func isRecord(name string) bool {
-	return strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".") && name != APIServerFile
 }

@@ -1,76 +1,29 @@
-package dir
+package record
 
 import (
-	"bytes"
-	"flag"
+	"cmp"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
+	"warren/internal/discovery/record/recordtest"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// sameNode compares nodes as their records do: no element or no list is the same.
-var sameNode = cmp.Options{
-	cmpopts.EquateEmpty(),
-	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
-	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", file, diff)
-	}
-}
-
-// publicKey returns a key that only the number decides.
-func publicKey(n byte) cluster.PublicKey {
-	return cluster.PublicKey(bytes.Repeat([]byte{n}, cluster.KeyLen))
-}
-
-// issued is when the records of the tests were written.
-var issued = time.Date(2026, 11, 30, 3, 14, 0, 0, time.UTC)
-
-// sample returns a whole node; n decides its addresses and key.
-func sample(name string, n byte) cluster.Node {
-	return cluster.Node{
-		ID:        cluster.NodeID{Cluster: "default", Name: name},
-		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n}), netip.MustParseAddr("fd00::1")},
-		Prefixes:  []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, n, 0}), 24)},
-		Keys:      []cluster.Key{{Public: publicKey(n), Epoch: 1, Port: 51880}},
-		Issued:    issued,
-		Version:   "v0.1.0",
-	}
-}
-
 func TestMarshal(t *testing.T) {
-	golden(t, "testdata/n1.yaml", string(Marshal(sample("n1", 1))))
-	all := sample("n2.example", 2)
+	recordtest.Golden(t, "testdata/n1.yaml", string(Marshal(recordtest.Sample("n1", 1))))
+	all := recordtest.Sample("n2.example", 2)
 	all.Addresses = append(all.Addresses, netip.MustParseAddr("fd00:0:0:2::"))
 	all.Prefixes = append(all.Prefixes, netip.MustParsePrefix("fd00:42::/64"))
-	all.Keys = []cluster.Key{{Public: publicKey(4), Epoch: 10, Port: 51881}, {Public: publicKey(3), Epoch: 9, Port: 51880}}
+	all.Keys = []cluster.Key{{Public: recordtest.PublicKey(4), Epoch: 10, Port: 51881}, {Public: recordtest.PublicKey(3), Epoch: 9, Port: 51880}}
 	all.Capabilities = []string{"rotate", "true"}
-	golden(t, "testdata/n2.example.yaml", string(Marshal(all)))
+	recordtest.Golden(t, "testdata/n2.example.yaml", string(Marshal(all)))
 }
 
 // drawNode draws any node whose record is valid.
@@ -99,7 +52,7 @@ func drawNode(t *rapid.T) cluster.Node {
 		node.Prefixes = append(node.Prefixes, prefix)
 	}
 	for i, n := range unique(1) {
-		node.Keys = append(node.Keys, cluster.Key{Public: publicKey(byte(n)), Epoch: uint32(i*100 + n%100 + 1), Port: uint16(n)})
+		node.Keys = append(node.Keys, cluster.Key{Public: recordtest.PublicKey(byte(n)), Epoch: uint32(i*100 + n%100 + 1), Port: uint16(n)})
 	}
 	return node
 }
@@ -108,11 +61,11 @@ func drawNode(t *rapid.T) cluster.Node {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawNode(t)
-		got, err := Unmarshal("/nodes/"+FileName(want.ID), Marshal(want))
+		got, err := Unmarshal("/nodes/"+want.ID.Name+".yaml", want.ID.Name, Marshal(want))
 		if err != nil {
 			t.Fatalf("%s\n%v", Marshal(want), err)
 		}
-		if diff := cmp.Diff(want, got, sameNode); diff != "" {
+		if diff := gocmp.Diff(want, got, recordtest.SameNode); diff != "" {
 			t.Fatalf("%s\n(-want +got)\n%s", Marshal(want), diff)
 		}
 	})
@@ -124,14 +77,14 @@ func TestHalfWritten(t *testing.T) {
 		node := drawNode(t)
 		whole := Marshal(node)
 		cut := rapid.IntRange(0, len(whole)-1).Draw(t, "cut")
-		if got, err := Unmarshal(FileName(node.ID), whole[:cut]); err == nil {
+		if got, err := Unmarshal("a record", node.ID.Name, whole[:cut]); err == nil {
 			t.Fatalf("accepted:\n%s\nas %+v", whole[:cut], got)
 		}
 	})
 }
 
 func TestForgiving(t *testing.T) {
-	want := sample("n1", 1)
+	want := recordtest.Sample("n1", 1)
 	text := string(Marshal(want))
 	for name, text := range map[string]string{
 		"windows line ends":         strings.ReplaceAll(text, "\n", "\r\n"),
@@ -144,11 +97,11 @@ func TestForgiving(t *testing.T) {
 		"keys in braces, in quotes": strings.Replace(text, "    epoch: 1\n    port: 51880", "    'epoch': 1\n    \"port\": 51880", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Unmarshal("/nodes/n1.yaml", []byte(text))
+			got, err := Unmarshal("/nodes/n1.yaml", "n1", []byte(text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got, sameNode); diff != "" {
+			if diff := gocmp.Diff(want, got, recordtest.SameNode); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -156,13 +109,13 @@ func TestForgiving(t *testing.T) {
 }
 
 // TestProblems holds what is said of every kind of bad record against testdata/problems. Each is made
-// of a good one by replacing text; the file is n1.yaml unless the name of the test says otherwise.
+// of a good one by replacing text; it is in the place of n1 unless the test says otherwise.
 func TestProblems(t *testing.T) {
-	good := string(Marshal(sample("n1", 1)))
-	key := publicKey(1).String()
+	good := string(Marshal(recordtest.Sample("n1", 1)))
+	key := recordtest.PublicKey(1).String()
 	tests := []struct {
-		name, file string
-		replace    []string
+		name, place string
+		replace     []string
 	}{
 		{name: "unknown-version", replace: []string{"version: 1", "version: 2", "prefixes", "networks"}},
 		{name: "version-is-text", replace: []string{"version: 1", "version: one"}},
@@ -174,14 +127,14 @@ func TestProblems(t *testing.T) {
 		{name: "unknown-key", replace: []string{"prefixes", "prefixs", "public", "publickey"}},
 		{name: "repeated-key", replace: []string{"cluster: default", "cluster: default\nname: n2"}},
 		{name: "wrong-types", replace: []string{"[10.0.0.1, fd00::1]", "10.0.0.1", "51880", "70000", key, `"key"`, "issued: 2026-11-30T03:14:00Z", "issued: now"}},
-		{name: "another-file", file: "n2.yaml"},
+		{name: "another-place", place: "n2"},
 		{name: "no-addresses-no-keys", replace: []string{"[10.0.0.1, fd00::1]", "[]", good[strings.Index(good, "keys:"):strings.Index(good, "issued")], "keys: []\n"}},
 		{name: "bad-addresses", replace: []string{"[10.0.0.1, fd00::1]", `[127.0.0.1, "::", fe80::1, 10.0.0.1, 10.0.0.1, "::ffff:10.0.0.9"]`}},
 		{name: "bad-prefixes", replace: []string{"[10.42.1.0/24]", `[10.42.1.1/24, "::/0", 10.0.0.1/32, 10.42.1.0/24, 10.42.1.0/24]`}},
 		{name: "bad-names", replace: []string{"name: n1", "name: N1", "cluster: default", "cluster: -x"}},
 		{name: "zero-key", replace: []string{key, cluster.PublicKey{}.String(), "epoch: 1", "epoch: 0", "51880", "0"}},
 		{name: "one-key-twice", replace: []string{"issued", "  - {public: " + key + ", epoch: 2, port: 51881}\nissued"}},
-		{name: "one-epoch-twice", replace: []string{"issued", "  - {public: " + publicKey(2).String() + ", epoch: 1, port: 51881}\nissued"}},
+		{name: "one-epoch-twice", replace: []string{"issued", "  - {public: " + recordtest.PublicKey(2).String() + ", epoch: 1, port: 51881}\nissued"}},
 		{name: "terminal-escapes", replace: []string{"v0.1.0", `"\e[31mred"`, "capabilities: []", `capabilities: ["\e[0m", Ok, -]`}},
 		{name: "year-too-large", replace: []string{"2026-11-30T03:14:00Z", "9999-12-31T23:59:59-01:00"}},
 		{name: "not-text", replace: []string{"v0.1.0", "v0\x00"}},
@@ -189,11 +142,8 @@ func TestProblems(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			file := "/nodes/n1.yaml"
-			if tc.file != "" {
-				file = "/nodes/" + tc.file
-			}
-			_, err := Unmarshal(file, []byte(strings.NewReplacer(tc.replace...).Replace(good)))
+			place := cmp.Or(tc.place, "n1")
+			_, err := Unmarshal("/nodes/"+place+".yaml", place, []byte(strings.NewReplacer(tc.replace...).Replace(good)))
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -204,38 +154,26 @@ func TestProblems(t *testing.T) {
 				}
 				text.WriteString(p.String() + "\n")
 			}
-			golden(t, filepath.Join("testdata/problems", tc.name+".golden"), text.String())
+			recordtest.Golden(t, filepath.Join("testdata/problems", tc.name+".golden"), text.String())
 		})
-	}
-}
-
-func TestIsRecord(t *testing.T) {
-	for name, want := range map[string]bool{
-		"n1.yaml": true, "a.b.yaml": true, "N1.yaml": true, // reported, since no node can be called so
-		".n1.yaml": false, ".n1.yaml.123.tmp": false, "n1.yml": false, "n1.yaml~": false, "n1.yaml.bak": false,
-		"README": false, ".yaml": false, "..data": false, "apiserver.yaml": false,
-	} {
-		if got := isRecord(name); got != want {
-			t.Errorf("%s: want %v, got %v", name, want, got)
-		}
 	}
 }
 
 // FuzzUnmarshal: no file makes the reader panic; what it accepts is written and read as the same node.
 func FuzzUnmarshal(f *testing.F) {
-	f.Add(Marshal(sample("n1", 1)))
+	f.Add(Marshal(recordtest.Sample("n1", 1)))
 	f.Add([]byte("version: 2\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		node, err := Unmarshal("n1.yaml", data)
+		node, err := Unmarshal("n1.yaml", "n1", data)
 		if err != nil {
 			_ = append([]discovery.Problem{}, problemsOf(err)...)
 			return
 		}
-		again, err := Unmarshal("n1.yaml", Marshal(node))
+		again, err := Unmarshal("n1.yaml", "n1", Marshal(node))
 		if err != nil {
 			t.Fatalf("%s\n%v", Marshal(node), err)
 		}
-		if diff := cmp.Diff(node, again, sameNode); diff != "" {
+		if diff := gocmp.Diff(node, again, recordtest.SameNode); diff != "" {
 			t.Fatalf("(-want +got)\n%s", diff)
 		}
 	})

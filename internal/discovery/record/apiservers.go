@@ -1,21 +1,15 @@
-package dir
+package record
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"warren/internal/cluster"
-	"warren/internal/discovery"
 	"warren/internal/yamldoc"
 )
 
-// APIServerFile is the name of the file that lists where the API server is reached. It is no record: no
-// machine can have its name.
-const APIServerFile = "apiserver.yaml"
-
-// apiServerList is its format.
+// apiServerList is the format of the list that says where the API server is reached.
 type apiServerList struct {
 	Version   uint32           `yaml:"version"`
 	Endpoints []netip.AddrPort `yaml:"endpoints"`
@@ -27,16 +21,16 @@ func MarshalAPIServers(servers []netip.AddrPort) []byte {
 }
 
 // UnmarshalAPIServers reads a list of API servers: address and port of each, in the order of the
-// addresses. The error is yamldoc.Problems: every problem at once, with file, line, key and remedy.
-func UnmarshalAPIServers(file string, data []byte) ([]netip.AddrPort, error) {
-	doc, err := yamldoc.Parse(file, data)
+// addresses. The error is yamldoc.Problems: every problem at once, with place, line, key and remedy.
+func UnmarshalAPIServers(where string, data []byte) ([]netip.AddrPort, error) {
+	doc, err := yamldoc.Parse(where, data)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkVersion(doc).Err(); err != nil {
 		return nil, err
 	}
-	if err := checkEnd(file, data).Err(); err != nil {
+	if err := checkEnd(where, data).Err(); err != nil {
 		return nil, err
 	}
 	var list apiServerList
@@ -73,30 +67,4 @@ func checkServers(servers []netip.AddrPort) yamldoc.Problems {
 		problems = append(problems, p)
 	}
 	return problems
-}
-
-// servers is what the file has said so far. Its rules are those of records: a broken file changes
-// nothing, one that is gone says that there are no API servers.
-type servers struct {
-	sum      [sha256.Size]byte
-	good     []netip.AddrPort
-	problems []discovery.Problem
-}
-
-func (s servers) read(path string, c *content) servers {
-	switch {
-	case c == nil:
-		return servers{}
-	case c.unreadable != nil:
-		return servers{good: s.good, problems: []discovery.Problem{*c.unreadable}}
-	}
-	sum := sha256.Sum256(c.data)
-	if sum == s.sum {
-		return s
-	}
-	list, err := UnmarshalAPIServers(path, c.data)
-	if err != nil {
-		return servers{sum: sum, good: s.good, problems: problemsOf(err)}
-	}
-	return servers{sum: sum, good: list}
 }
