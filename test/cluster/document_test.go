@@ -22,38 +22,50 @@ func repository(t testing.TB) string {
 	return root
 }
 
-// commands are what the section of a page tells an operator to type: its blocks of shell, one after the other.
-func commands(page, heading string) (string, error) {
-	var script strings.Builder
-	inside, block := false, false
-	for line := range strings.Lines(page) {
-		switch {
-		case strings.HasPrefix(line, "```"):
-			block = !block && strings.TrimSpace(line) == "```sh"
-		case block && inside:
-			script.WriteString(line)
-		case !block && strings.HasPrefix(line, "#"):
-			inside = strings.TrimSpace(line) == heading
-		}
-	}
-	if script.Len() == 0 {
-		return "", fmt.Errorf("no commands under %q", heading)
-	}
-	return script.String(), nil
+// block is the nth block of commands, from 0, under a heading of the page.
+type block struct {
+	heading string
+	number  int
 }
 
-// follow does what a section of docs/kubernetes.md says, to the letter, with the administrator's kubectl.
-func (c *cluster) follow(t testing.TB, heading string) {
+// find returns the block's commands. They are indented by four columns, and end at the next line that is not.
+func (b block) find(page string) (string, error) {
+	var blocks []string
+	inside, open := false, false
+	for line := range strings.Lines(page) {
+		code, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+			inside, open = strings.TrimSpace(line) == b.heading, false
+		case !inside || strings.TrimSpace(line) == "":
+		case !indented:
+			open = false
+		case open:
+			blocks[len(blocks)-1] += code
+		default:
+			blocks, open = append(blocks, code), true
+		}
+	}
+	if b.number >= len(blocks) {
+		return "", fmt.Errorf("%d blocks of commands under %q, want number %d", len(blocks), b.heading, b.number)
+	}
+	return blocks[b.number], nil
+}
+
+// follow does what blocks of the page say, to the letter, with the administrator's kubectl.
+func (c *cluster) follow(t testing.TB, blocks ...block) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(repository(t), "docs", "kubernetes.md"))
+	text, err := os.ReadFile(filepath.Join(repository(t), page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := commands(string(page), heading)
-	if err != nil {
-		t.Fatal(err)
+	for _, b := range blocks {
+		script, err := b.find(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.shell(t, script)
 	}
-	c.shell(t, script)
 }
 
 // shell runs a script as an administrator would, on the machine that carries the API server.
@@ -74,13 +86,24 @@ func (c *cluster) shell(t testing.TB, script string) string {
 	return output.String()
 }
 
-// TestCommands reads pages.
-func TestCommands(t *testing.T) {
-	page := "# A\n```sh\none\n```\n## B\ntext\n```sh\n# two\ntwo\n```\nmore\n```sh\nthree\n```\n```yaml\nno: command\n```\n## C\n```sh\nfour\n```\n"
-	if got, err := commands(page, "## B"); err != nil || got != "# two\ntwo\nthree\n" {
-		t.Errorf("commands = %q, %v", got, err)
+// TestBlock reads pages.
+func TestBlock(t *testing.T) {
+	const text = "# A\n\n    one\n## B\nText:\n\n    # two\n    two <<E\n      more\n    E\n\nMore:\n\n    three\n## C\n    four\n"
+	tests := []struct {
+		name, want string
+		block      block
+	}{
+		{name: "with an input", block: block{"## B", 0}, want: "# two\ntwo <<E\n  more\nE\n"},
+		{name: "the second one", block: block{"## B", 1}, want: "three\n"},
+		{name: "one too many", block: block{"## B", 2}},
+		{name: "no such section", block: block{"## D", 0}},
 	}
-	if got, err := commands(page, "## D"); err == nil {
-		t.Errorf("commands of no section = %q", got)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := test.block.find(text)
+			if got != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("find = %q, %v, want %q", got, err, test.want)
+			}
+		})
 	}
 }
