@@ -72,6 +72,13 @@ test-kube: ## discovery, manifests and labs against a real Kubernetes API server
 	@$(MAKE) --no-print-directory build
 	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh kube
 
+.PHONY: test-cluster
+test-cluster: ## Warren installed in a whole Kubernetes cluster: three kubelets, real pods, every way out of the install
+	@scripts/deps.sh cluster
+	@scripts/kubetools.sh
+	@$(MAKE) --no-print-directory build
+	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh cluster
+
 .PHONY: test-long
 test-long: ## random tests with millions of packets and hundreds of thousands of rounds
 	@scripts/deps.sh test

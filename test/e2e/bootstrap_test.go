@@ -11,6 +11,7 @@ import (
 	"warren/internal/discovery/dir"
 	"warren/internal/discovery/record"
 	"warren/internal/lab/netns"
+	"warren/test/flow"
 )
 
 // Ports of the server that stands for an API server, and of one that is none.
@@ -75,7 +76,7 @@ func TestStackedServers(t *testing.T) {
 	c := up(t, "stacked", "--nodes", "2", "--pods", "1", "--mode", "strict")
 	n1, n2 := c.node("n1"), c.node("n2")
 	servers := []netip.AddrPort{netip.AddrPortFrom(n1.Addresses[0], apiPort), netip.AddrPortFrom(n2.Addresses[0], apiPort)}
-	flows := startFlows(t, c.open().Topology.Nodes)
+	flows := flow.Between(t, c.open().Topology.Nodes)
 	list := filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile)
 	write(t, list, record.MarshalAPIServers(servers))
 	c.must("join")
@@ -87,7 +88,7 @@ func TestStackedServers(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	for _, f := range flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 	c.mustVerify(6 * 4 * 2 * 3)
 }
