@@ -22,6 +22,7 @@ import (
 //	n7  key 1         10.0.0.7           behind it 10.244.7.0/24 fd00:244:7::/64, with a tunnel for 1400 bytes
 //	n8  key 1         10.0.0.8 fd00::8   not confirmed; behind it 10.244.8.0/24
 //	n9  key 1         10.0.0.9           is sent to, but may send in clear
+//	n11 key 1         10.0.0.11          not confirmed, but may not send in clear
 //	groups of n2      239.1.0.0/16 ff05::/16
 //
 // All others are confirmed. Every machine has an API server; exempt are SNMP, IPIP, and all of and for
@@ -36,6 +37,10 @@ func testEntries() []PrefixEntry {
 	}
 	not := func(e plan.Entry, sent bool) plan.Entry {
 		e.Send, e.Enforce = sent, false
+		return e
+	}
+	refused := func(e plan.Entry) plan.Entry {
+		e.Send, e.Enforce = false, true
 		return e
 	}
 	narrow := func(e plan.Entry) plan.Entry {
@@ -70,6 +75,7 @@ func testEntries() []PrefixEntry {
 		entry("fd00::8/128", not(peer("fd00::8", 1, node, 0), false)),
 		entry("10.244.8.0/24", not(peer("10.0.0.8", 1, 0, 0), false)),
 		entry("10.0.0.9/32", not(peer("10.0.0.9", 1, node, 0), true)),
+		entry("10.0.0.11/32", refused(peer("10.0.0.11", 1, node, 0))),
 		entry("10.0.0.10/32", in(peer("10.0.0.10", 2, node, 0), 2)),
 		entry("fd00::10/128", in(peer("fd00::10", 2, node, 0), 2)),
 		entry("10.244.10.0/24", in(peer("10.0.0.10", 2, 0, 0), 3)),
@@ -80,7 +86,7 @@ func testEntries() []PrefixEntry {
 
 func testServers() []netip.AddrPort {
 	var servers []netip.AddrPort
-	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.8", "10.0.0.9", "fd00::1", "fd00::8"} {
+	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.8", "10.0.0.9", "10.0.0.11", "fd00::1", "fd00::8"} {
 		servers = append(servers, netip.AddrPortFrom(netip.MustParseAddr(address), 6443))
 	}
 	return servers

@@ -188,9 +188,11 @@ decide_ingress(const struct packet *pkt, const struct entry *src, const struct e
 					 : pass_unless_strict(REASON_NO_PAIR);
 	if (src->key == 0 || (has_pair(dst) && dst->key == 0))
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
+	if (!(src->flags & ENTRY_SEND) && is_bootstrap(pkt))
+		return verdict(ACTION_PASS, REASON_BOOTSTRAP);
 	if (src->flags & ENTRY_ENFORCE)
 		return pass_unless_strict(REASON_CLEAR_FROM_PEER);
-	return verdict(ACTION_PASS, is_bootstrap(pkt) ? REASON_BOOTSTRAP : REASON_CLEAR_FROM_PEER);
+	return verdict(ACTION_PASS, REASON_CLEAR_FROM_PEER);
 }
 
 /*

@@ -97,17 +97,14 @@ static __always_inline bool is_exempt(const struct packet *pkt)
 	       is_exempt_for(&pkt->dst, pkt->protocol, pkt->sport, pkt->dport);
 }
 
-/*
- * Look up what a decision may need about a packet to or from a peer, who is confirmed when its
- * entry has that flag.
- */
-static __always_inline void inform(struct packet *pkt, const struct entry *peer, __u8 confirmed)
+/* Look up what a decision may need about a packet to or from a peer. */
+static __always_inline void inform(struct packet *pkt, const struct entry *peer)
 {
 	if (is_local(peer))
 		return;
 	if (exempting)
 		pkt->exempt = is_exempt(pkt);
-	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & confirmed) &&
+	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & ENTRY_SEND) &&
 	    pkt->protocol == IPPROTO_TCP && pkt->fragment == FRAGMENT_NONE)
 		pkt->server = is_server(&pkt->dst, pkt->dport) || is_server(&pkt->src, pkt->sport);
 }
@@ -198,7 +195,7 @@ int to_netdev(struct __sk_buff *skb)
 		if (dst && !src)
 			src = lookup_entry(&pkt.src, &src_entry);
 		if (dst)
-			inform(&pkt, dst, ENTRY_SEND);
+			inform(&pkt, dst);
 		result = decide_egress(&pkt, src, dst);
 	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
@@ -262,7 +259,7 @@ int from_netdev(struct __sk_buff *skb)
 	if (src)
 		dst = lookup_entry(&pkt.dst, &dst_entry);
 	if (src && dst)
-		inform(&pkt, src, ENTRY_ENFORCE);
+		inform(&pkt, src);
 	result = decide_ingress(&pkt, src, dst);
 	if (result.reason == REASON_ENCRYPTED_IN && pkt.fragment == FRAGMENT_FIRST)
 		remember_path(&pkt, src);

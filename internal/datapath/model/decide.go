@@ -210,10 +210,10 @@ func decideIngress(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reas
 		return config.unlessStrict(), ReasonNoPair
 	case src.Key == cluster.NoEncryption, dst.HasPair && dst.Key == cluster.NoEncryption:
 		return Pass, ReasonKeyZero
+	case !src.Send && p.isBootstrap(config):
+		return Pass, ReasonBootstrap
 	case src.Enforce:
 		return config.unlessStrict(), ReasonClearFromPeer
-	case p.isBootstrap(config):
-		return Pass, ReasonBootstrap
 	}
 	return Pass, ReasonClearFromPeer
 }

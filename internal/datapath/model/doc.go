@@ -81,8 +81,8 @@
 //	later UDP fragment from a machine          udp_fragment_in
 //	source has no pair                         no_pair               drop, unless bootstrap
 //	source or destination has key 0            key_zero
-//	all others                                 clear_from_peer       drop, if the source is known to encrypt
-//	                                                                 (Enforce); else it may be bootstrap
+//	bootstrap, of a source not confirmed       bootstrap
+//	all others                                 clear_from_peer       drop, if it is to be refused (Enforce)
 //
 // A later fragment shows no port, and may be one of WireGuard's. It passes, and lets nothing in: a datagram
 // needs its first fragment, which holds the ports, and of those only WireGuard's pass. What is put together
