@@ -9,7 +9,7 @@ import (
 // What becomes of packets of peers that are not confirmed, of strict mode's refusals, and of the
 // exceptions from them.
 func confirmSituations() []situation {
-	return slices.Concat(sentSituations(), refusedSituations(), bootstrapSituations(), exemptSituations())
+	return slices.Concat(sentSituations(), refusedSituations(), bootstrapSituations(), silentSituations(), exemptSituations())
 }
 
 func exempting(c *model.Config) { c.Exemptions = true }

@@ -99,8 +99,18 @@ func TestStackedServers(t *testing.T) {
 	c.mustVerify(6 * 4 * 2 * 3)
 }
 
-// serveEcho answers TCP connections at an address with what they send, until the end of the test.
+// serveEcho answers TCP connections at an address with what they send first, until the end of the test.
 func serveEcho(t *testing.T, namespace string, at netip.AddrPort) {
+	t.Helper()
+	acceptEach(t, namespace, at, func(connection net.Conn) {
+		buffer := make([]byte, 16)
+		n, _ := connection.Read(buffer)
+		_, _ = connection.Write(buffer[:n])
+	})
+}
+
+// acceptEach handles TCP connections at an address until the end of the test.
+func acceptEach(t *testing.T, namespace string, at netip.AddrPort, handle func(net.Conn)) {
 	t.Helper()
 	var listener net.Listener
 	err := netns.Do(namespace, func() (err error) {
@@ -117,10 +127,10 @@ func serveEcho(t *testing.T, namespace string, at netip.AddrPort) {
 			if err != nil {
 				return
 			}
-			buffer := make([]byte, 16)
-			n, _ := connection.Read(buffer)
-			_, _ = connection.Write(buffer[:n])
-			_ = connection.Close()
+			go func() {
+				defer connection.Close()
+				handle(connection)
+			}()
 		}
 	}()
 }

@@ -16,6 +16,7 @@
 
 #include "config.h"
 #include "decide.h"
+#include "flow.h"
 #include "maps.h"
 #include "parse.h"
 #include "reason.h"
@@ -56,13 +57,6 @@ static __always_inline void remember_datagram(const struct packet *pkt)
 	__u64 now = bpf_ktime_get_ns();
 
 	bpf_map_update_elem(&own_datagrams, &key, &now, BPF_ANY);
-}
-
-static __always_inline bool is_server(const struct address *address, __u16 port)
-{
-	struct server key = {.address = *address, .port = bpf_htons(port)};
-
-	return bpf_map_lookup_elem(&servers, &key) != NULL;
 }
 
 /*
@@ -179,6 +173,7 @@ int to_netdev(struct __sk_buff *skb)
 	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
+	struct flow flow;
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
@@ -196,6 +191,10 @@ int to_netdev(struct __sk_buff *skb)
 			src = lookup_entry(&pkt.src, &src_entry);
 		if (dst)
 			inform(&pkt, dst);
+		if (is_silent(&pkt, dst)) {
+			flow = flow_from_server(&pkt);
+			pkt.in_clear = leaves_in_clear(skb, &flow, pkt.transport);
+		}
 		result = decide_egress(&pkt, src, dst);
 	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
@@ -241,6 +240,7 @@ int from_netdev(struct __sk_buff *skb)
 	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
+	struct flow flow = {};
 	struct verdict result;
 	enum reason unreadable;
 
@@ -260,7 +260,13 @@ int from_netdev(struct __sk_buff *skb)
 		dst = lookup_entry(&pkt.dst, &dst_entry);
 	if (src && dst)
 		inform(&pkt, src);
+	if (dst && is_silent(&pkt, src)) {
+		flow = flow_to_server(&pkt);
+		pkt.in_clear = comes_in_clear(skb, &flow, pkt.transport);
+	}
 	result = decide_ingress(&pkt, src, dst);
+	if (result.reason == REASON_BOOTSTRAP && pkt.in_clear)
+		remember_flow(&flow);
 	if (result.reason == REASON_ENCRYPTED_IN && pkt.fragment == FRAGMENT_FIRST)
 		remember_path(&pkt, src);
 out:
@@ -330,6 +336,7 @@ int from_tunnel(struct __sk_buff *skb)
 {
 	const struct underlay *underlay = NULL;
 	struct entry src_entry;
+	struct flow flow;
 	const struct entry *src = NULL;
 	struct packet pkt = {};
 	__u32 bytes = skb->len, ifindex = 0;
@@ -351,6 +358,10 @@ int from_tunnel(struct __sk_buff *skb)
 	result = decide_decrypted(underlay);
 	/* The peer's clamp is for its own tunnel, which may carry larger packets than this one. */
 	clamp_mss(skb, 0, &pkt, tunnel_mtu(src));
+	if (is_silent(&pkt, src)) {
+		flow = flow_to_server(&pkt);
+		forget_flow(skb, &flow, pkt.transport);
+	}
 	if (result.action == ACTION_HAND_BACK && underlay && !dress(skb, &pkt, underlay))
 		result = verdict(ACTION_PASS, REASON_HELPER_FAILED);
 out:
