@@ -23,6 +23,13 @@ build: ## build bin/warren, one static binary
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/warren ./cmd/warren
 	@ls -lh bin/warren | awk '{ print $$NF ": " $$5 "B, version $(VERSION)" }'
 
+# The name that the image has in the manifests.
+IMAGE ?= localhost/warren:dev
+
+.PHONY: image
+image: build ## the container image, bin/warren-image.tar: IMAGE=localhost/warren:dev
+	@go run ./scripts/image -tag '$(IMAGE)' -out bin/warren-image.tar
+
 .PHONY: demo
 demo: ## a cluster on this machine whose wire carries nothing in clear: the table that shows it
 	@scripts/deps.sh demo
@@ -53,6 +60,13 @@ test-vm: ## the datapath with kernel WireGuard on Debian's kernels 6.1 and 6.12,
 	@scripts/deps.sh vm
 	@scripts/test-vm.sh
 
+.PHONY: test-kube
+test-kube: ## discovery, manifests and labs against a real Kubernetes API server
+	@scripts/deps.sh kube
+	@scripts/kubetools.sh
+	@$(MAKE) --no-print-directory build
+	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh kube
+
 .PHONY: test-long
 test-long: ## random tests with millions of packets and hundreds of thousands of rounds
 	@scripts/deps.sh test
@@ -78,6 +92,12 @@ bench-throughput: ## only throughput and latency: BENCH_RUNS=5 BENCH_SECONDS=3
 	@scripts/deps.sh bench
 	@$(MAKE) --no-print-directory build
 	@go run ./test/bench -binary bin/warren -baseline '$(BENCH_BASELINE)' -runs $(BENCH_RUNS) -seconds $(BENCH_SECONDS)
+
+.PHONY: bench-switching
+bench-switching: ## what connections notice that run while encryption is switched, into bench/switching.md
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build
+	@go run ./test/bench -binary bin/warren -switching -runs $(BENCH_RUNS)
 
 .PHONY: bench-profile
 bench-profile: ## where the tunnel process spends its time, into bench/profile.md

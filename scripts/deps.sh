@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that a make target needs, if any is missing.
 #
-#   scripts/deps.sh demo|check|test|race|vm|bench...
+#   scripts/deps.sh demo|check|test|race|vm|kube|cluster|bench...
 #
 # Nothing happens, not even `apt-get update`, when everything is there. Go itself is not installed:
 # it must be in PATH or in /usr/local/go.
@@ -20,6 +20,9 @@ packages_of() {
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
+	# API servers and labs with one; whole clusters with containers and what kube-proxy writes its rules with.
+	kube) echo util-linux && packages_of demo ;;
+	cluster) echo containerd runc iptables nftables conntrack && packages_of kube ;;
 	# Bulk TCP, and the fastest ChaCha20-Poly1305 there is to compare with.
 	bench) echo iperf3 openssl && packages_of demo ;;
 	*) echo "scripts/deps.sh: unknown set $1" >&2 && return 2 ;;

@@ -16,6 +16,7 @@ import (
 	"warren/internal/datapath"
 	"warren/internal/netdev"
 	"warren/internal/plan"
+	"warren/internal/wireguard/userspace"
 )
 
 // CleanupOptions of Cleanup; Config and Log are needed.
@@ -72,10 +73,14 @@ func withdraw(ctx context.Context, o CleanupOptions) error {
 	return engine.Withdraw(ctx)
 }
 
+// socketFolder is the folder in the run directory that deploy/ mounts where tunnel processes have their sockets.
+const socketFolder = "wireguard"
+
 func removeFiles(o CleanupOptions) error {
 	run := o.Config.RunDir
-	paths := []string{filepath.Join(run, api.SocketName), filepath.Join(run, "agent.lock")}
+	paths := []string{filepath.Join(run, api.SocketName), filepath.Join(run, "agent.lock"), filepath.Join(run, userspace.LauncherSocket)}
 	for slot := range plan.Slot(plan.Slots) {
+		paths = append(paths, filepath.Join(run, socketFolder, slot.Device(o.Config.Device)+".sock"))
 		logs, err := filepath.Glob(filepath.Join(run, "tunnel-"+slot.Device(o.Config.Device)+".*"))
 		if err != nil {
 			return fmt.Errorf("list the run directory: %w", err)
@@ -98,7 +103,9 @@ func removeFiles(o CleanupOptions) error {
 			problems = append(problems, err)
 		}
 	}
-	_ = os.Remove(run) // stays when somebody else has files in it
+	// A folder stays when somebody else has files in it.
+	_ = os.Remove(filepath.Join(run, socketFolder))
+	_ = os.Remove(run)
 	if o.Purge {
 		_ = os.Remove(o.Config.StateDir)
 	}

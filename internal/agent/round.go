@@ -358,11 +358,11 @@ func (a *agent) carryOut(entries plan.Ops, tunnels map[*tunnel]plan.Ops) error {
 // publish writes this node's own record, if it is not there as it should be, or takes it away. Before the
 // engine has said all that it knows of this node, its last record is better than what could be said.
 func (a *agent) publish(ctx context.Context) error {
-	if !a.synced {
-		return nil
-	}
 	if a.leave != nil && a.leave.stage != api.LeaveAnnounced {
 		return a.engine.Withdraw(ctx)
+	}
+	if !a.synced {
+		return nil
 	}
 	if err := a.engine.Publish(ctx, a.world.Self()); err != nil {
 		return err

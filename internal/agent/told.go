@@ -29,15 +29,33 @@ type told struct {
 
 func (a *agent) toldPath() string { return filepath.Join(a.Config.StateDir, toldFile) }
 
-// recallTold makes what the engine said last count, until it says something else. A file that cannot be read is
-// as good as none.
-func (a *agent) recallTold() {
-	text, err := os.ReadFile(a.toldPath())
-	if err == nil {
-		err = json.Unmarshal(text, &a.engineSays)
+// loadTold reads what save wrote; no file is nothing told.
+func loadTold(path string) (t told, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return told{}, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.engineSays = told{}
+	if err != nil {
+		return told{}, err
+	}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return told{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func (t told) save(path string) error {
+	text, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.Replace(path, append(text, '\n'), 0o600)
+}
+
+// recallTold makes what the engine said last count, until it says something else.
+func (a *agent) recallTold() {
+	var err error
+	if a.engineSays, err = loadTold(a.toldPath()); err != nil {
 		a.Log.Warn("nothing is remembered of what discovery said of this machine", "error", err)
 	}
 	a.Config, a.refused = withSettings(a.Config, a.engineSays.Settings)
@@ -48,12 +66,8 @@ func (a *agent) recallTold() {
 func (a *agent) noteTold(change func(*told)) {
 	change(&a.engineSays)
 	a.view.complete = false
-	text, err := json.MarshalIndent(a.engineSays, "", "  ")
-	if err == nil {
-		err = durable.Replace(a.toldPath(), append(text, '\n'), 0o600)
-	}
 	var found []api.Problem
-	if err != nil {
+	if err := a.engineSays.save(a.toldPath()); err != nil {
 		found = []api.Problem{{Where: a.toldPath(), Message: err.Error(), Remedy: "make room in the state directory, or make it writable"}}
 	}
 	a.problems.set("engine", found, time.Now(), a.Log)

@@ -38,7 +38,7 @@ var layers = []layer{
 		foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
 
 	{dir: "internal/discovery", warren: slices.Concat([]string{"internal/yamldoc"}, pure),
-		foreign: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"}},
+		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "golang.org/x/sys", "k8s.io", "sigs.k8s.io"}},
 	{dir: "internal/discovery/etcd", warren: slices.Concat([]string{"internal/discovery"}, pure),
 		foreign: []string{"go.etcd.io", "go.uber.org/zap", "google.golang.org/grpc"}}, // zap: the client's logger is one
 	{dir: "internal/wireguard", warren: pure,
@@ -72,12 +72,15 @@ var layers = []layer{
 var doors = map[string]string{
 	"github.com/cilium/ebpf":         "internal/datapath",
 	"github.com/fsnotify/fsnotify":   "internal/discovery",
+	"github.com/go-logr/logr":        "internal/discovery/kube",
 	"github.com/goccy/go-yaml":       "internal/yamldoc",
 	"github.com/prometheus":          "internal/metrics",
 	"github.com/spf13/cobra":         "internal/cli",
 	"github.com/vishvananda/netlink": "internal/netdev",
 	"go.etcd.io":                     "internal/discovery/etcd",
 	"golang.zx2c4.com/wireguard":     "internal/wireguard", // wgctrl is below it
+	"k8s.io":                         "internal/discovery/kube",
+	"sigs.k8s.io":                    "internal/discovery/kube",
 }
 
 // testLibraries may be imported by the tests of any package, and by packages for tests.

@@ -146,7 +146,9 @@ It works without an agent, after a kill -9, and a second time. It refuses while 
 			return agent.Cleanup(cmd.Context(), agent.CleanupOptions{Config: c, Purge: purge, Log: log})
 		},
 	}
-	s.addFlags(cmd, "node", "cluster", "device", "dir.path", "state-dir", "run-dir", "bpf-dir", "log-level", "log-format")
+	s.addFlags(cmd, "node", "cluster", "device", "discovery", "dir.path", "kubernetes.kubeconfig",
+		"etcd.endpoints", "etcd.prefix", "etcd.ca-file", "etcd.cert-file", "etcd.key-file", "etcd.user", "etcd.password-file",
+		"state-dir", "run-dir", "bpf-dir", "log-level", "log-format")
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the private key, the snapshot and the mode that was set as well")
 	return cmd
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +28,7 @@ Labs of different names live side by side; every command takes --name.`,
   warren lab exec n1/p1 -- ping -c 1 10.42.2.11
   warren lab down`,
 	}
-	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabSweep(), newLabAgent(), newLabJoin(), newLabLeave(), newLabReboot(), newLabDown())
+	cmd.AddCommand(newLabUp(), newLabStatus(), newLabExec(), newLabVerify(), newLabSweep(), newLabAgent(), newLabJoin(), newLabLeave(), newLabReboot(), newLabDown(), newLabForward())
 	return cmd
 }
 
@@ -67,11 +68,16 @@ func newLabUp() *cobra.Command {
 pods (with --name X: warren-X-wire, warren-X-n1, warren-X-n1-p1). When the network cannot be built,
 what was built is removed again; when an agent does not get ready, the lab stays, to be looked at.
 
+With --kube the lab has a Kubernetes: a real etcd and kube-apiserver on n1, which the other nodes reach over
+the wire, a Node for each node, agents that find each other by WarrenNode resources, and pods attached by
+CNI plugins. It needs the binaries of scripts/kubetools.sh. kubectl works with the kubeconfig that is printed.
+
 With --path-mtu one node is behind a router (namespace warren-router) that forwards smaller packets than
 the devices of the nodes send. It has another subnet then: n3 is 10.10.3.3.`,
 		Example: `  warren lab up
   warren lab up --name overlay --cni vxlan --attach clsact
   warren lab up --name clear --no-encryption
+  warren lab up --kube --mode strict && export KUBECONFIG=/run/warren-lab/default/kubeconfig
   warren lab up --name narrow --path-mtu n3=1400 --path-icmp block`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,12 +89,20 @@ the devices of the nodes send. It has another subnet then: n3 is 10.10.3.3.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "lab %s is up: %s\n", l.Spec.Name, describe(l.Spec))
-			return err
+			return printUp(cmd.OutOrStdout(), l)
 		},
 	}
 	up.addFlags(cmd)
 	return cmd
+}
+
+func printUp(w io.Writer, l *lab.Lab) error {
+	_, err := fmt.Fprintf(w, "lab %s is up: %s\n", l.Spec.Name, describe(l.Spec))
+	if err != nil || l.Spec.Kube == nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "to administrate it: export KUBECONFIG=%s (there is a kubectl in %s)\n", l.Kubeconfig(), l.Spec.Kube.Binaries)
+	return err
 }
 
 // labUp is what `lab up` is told.
@@ -96,6 +110,7 @@ type labUp struct {
 	labFlags
 	nodes int
 	plain bool
+	kube  kubeFlags
 	path  pathFlags
 	spec  lab.Spec
 	agent lab.AgentOptions
@@ -105,6 +120,7 @@ func (u *labUp) addFlags(cmd *cobra.Command) {
 	u.addName(cmd)
 	u.addWait(cmd)
 	u.path.addFlags(cmd)
+	u.kube.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&u.nodes, "nodes", 3, "number of nodes")
 	flags.IntVar(&u.spec.Pods, "pods", 2, "number of pods per node")
@@ -130,6 +146,9 @@ func (u *labUp) wanted() (spec lab.Spec, err error) {
 	spec.Name, spec.Nodes = u.name, lab.NodeNumbers(max(0, u.nodes))
 	if spec.Path, err = u.path.path(spec.Nodes); err != nil {
 		return spec, exitError{exitUsage, err}
+	}
+	if spec.Kube, err = u.kube.options(); err != nil {
+		return spec, err
 	}
 	if !u.plain {
 		spec.Agent = &u.agent
@@ -178,7 +197,12 @@ func describe(spec lab.Spec) string {
 	if spec.Agent == nil {
 		encryption = "without encryption"
 	}
-	return fmt.Sprintf("%d nodes with %d pods each, CNI %s, MTU %d%s, %s", len(spec.Nodes), spec.Pods, spec.CNI, spec.MTU, describePath(spec.Path), encryption)
+	kubernetes := ""
+	if spec.Kube != nil {
+		kubernetes = "Kubernetes, "
+	}
+	return fmt.Sprintf("%d nodes with %d pods each, CNI %s, MTU %d%s, %s%s",
+		len(spec.Nodes), spec.Pods, spec.CNI, spec.MTU, describePath(spec.Path), kubernetes, encryption)
 }
 
 func describePath(path *lab.Path) string {

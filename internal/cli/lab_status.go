@@ -37,6 +37,9 @@ func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
 	if router := status.Router; router != nil {
 		fmt.Fprintf(w, "%s is behind a router, which is in %s\n", router.Node, router.Namespace)
 	}
+	if c := status.Control; c != nil {
+		fmt.Fprintf(w, "API server %s on %s, %s; kubeconfig %s\n", c.Server, c.Node, serving(c), c.Kubeconfig)
+	}
 	fmt.Fprintln(w)
 	nodes := [][]string{{"NODE", "NAMESPACE", "ADDRESSES", "PREFIXES", "PID", "READY", "PEERS"}}
 	pods := [][]string{{"POD", "NAMESPACE", "ADDRESSES"}}
@@ -54,6 +57,13 @@ func printLab(w io.Writer, spec lab.Spec, status lab.Status) {
 			fmt.Fprintf(w, "\n%s is not ready: %s\n  log: %s\n", node.Name, strings.Join(node.Agent.Detail, "; "), node.Agent.Log)
 		}
 	}
+}
+
+func serving(c *lab.ControlStatus) string {
+	if c.Ready {
+		return "ready"
+	}
+	return "not ready: " + strings.Join(c.Detail, "; ")
 }
 
 func agentColumns(agent *lab.AgentStatus) []string {

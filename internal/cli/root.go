@@ -101,7 +101,7 @@ the WireGuard device; what WireGuard sends is marked and passes. No route, rule 
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exitError{exitUsage, fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newAgent(), newStatus(), newMode(), newNodes(), newIPCache(), newExplain(), newKeys(), newLeave(), newCleanup(), newTunnel(), newLab(), newVersion())
+	root.AddCommand(newAgent(), newStatus(), newMode(), newNodes(), newIPCache(), newExplain(), newKeys(), newLeave(), newCleanup(), newTunnel(), newLauncher(), newPause(), newLab(), newVersion())
 	requireSubcommand(root)
 	return root
 }

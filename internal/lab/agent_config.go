@@ -9,16 +9,19 @@ import (
 // nodeDirs are the places of one node in the lab's directory.
 type nodeDirs struct{ root string }
 
-func (d nodeDirs) config() string    { return filepath.Join(d.root, "config.yaml") }
-func (d nodeDirs) state() string     { return filepath.Join(d.root, "state") }
-func (d nodeDirs) run() string       { return filepath.Join(d.root, "run") }
-func (d nodeDirs) bpf() string       { return filepath.Join(d.root, "bpf") }
-func (d nodeDirs) pins() string      { return filepath.Join(d.bpf(), "warren") }
-func (d nodeDirs) wireguard() string { return filepath.Join(d.root, "wireguard") }
-func (d nodeDirs) log() string       { return filepath.Join(d.root, "agent.log") }
-func (d nodeDirs) pid() string       { return filepath.Join(d.root, "agent.pid") }
+func (d nodeDirs) config() string     { return filepath.Join(d.root, "config.yaml") }
+func (d nodeDirs) state() string      { return filepath.Join(d.root, "state") }
+func (d nodeDirs) run() string        { return filepath.Join(d.root, "run") }
+func (d nodeDirs) bpf() string        { return filepath.Join(d.root, "bpf") }
+func (d nodeDirs) pins() string       { return filepath.Join(d.bpf(), "warren") }
+func (d nodeDirs) wireguard() string  { return filepath.Join(d.root, "wireguard") }
+func (d nodeDirs) log() string        { return filepath.Join(d.root, "agent.log") }
+func (d nodeDirs) cni() string        { return filepath.Join(d.root, "cni") }
+func (d nodeDirs) kubeconfig() string { return filepath.Join(d.root, "kubeconfig") }
+func (d nodeDirs) pid() string        { return filepath.Join(d.root, "agent.pid") }
 
-// agentConfig writes the agent's configuration file. Everything in it is a plain YAML scalar: names,
+// agentConfig writes the agent's configuration file. records is the folder of records; "" is Kubernetes, which has the
+// records and says what the node's addresses and prefixes are. Everything in it is a plain YAML scalar: names,
 // addresses and paths of the lab's own making.
 func agentConfig(n Node, dirs nodeDirs, records string, options AgentOptions) string {
 	var text strings.Builder
@@ -30,9 +33,13 @@ func agentConfig(n Node, dirs nodeDirs, records string, options AgentOptions) st
 		}
 	}
 	line("node: %s", n.Name)
-	list("addresses", texts(n.Addresses))
-	list("prefixes", texts(n.Prefixes))
-	line("dir:\n  path: %s", records)
+	if records != "" {
+		list("addresses", texts(n.Addresses))
+		list("prefixes", texts(n.Prefixes))
+		line("dir:\n  path: %s", records)
+	} else {
+		line("discovery: kubernetes\nkubernetes:\n  kubeconfig: %s", dirs.kubeconfig())
+	}
 	line("state-dir: %s", dirs.state())
 	line("run-dir: %s", dirs.run())
 	line("bpf-dir: %s", dirs.pins())

@@ -39,7 +39,11 @@ func (l *Lab) startAgents(nodes []Node) error {
 // startAgent starts the agent as a daemon: it outlives the caller and writes to the node's log.
 func (l *Lab) startAgent(node Node) error {
 	dirs := l.dirs(node)
-	config := agentConfig(node, dirs, l.RecordDir(), *l.Spec.Agent)
+	records := l.RecordDir()
+	if l.Spec.Kube != nil {
+		records = ""
+	}
+	config := agentConfig(node, dirs, records, *l.Spec.Agent)
 	if err := os.WriteFile(dirs.config(), []byte(config), 0o600); err != nil {
 		return fmt.Errorf("write its configuration: %w", err)
 	}
@@ -88,15 +92,32 @@ func (l *Lab) StartAgents(ctx context.Context, wait time.Duration, names ...stri
 		}
 		nodes = append(nodes, node)
 	}
+	published, err := l.published(ctx)
+	if err != nil {
+		return err
+	}
 	if err := l.startAgents(nodes); err != nil {
 		return err
 	}
-	return l.waitFor(ctx, wait, nodes, l.published)
+	return l.waitFor(ctx, wait, nodes, func(n Node) []Node {
+		return slices.DeleteFunc(l.Topology.Others(n.Name), func(other Node) bool { return !published(other.Name) })
+	})
 }
 
-// published are the other nodes that have a record.
-func (l *Lab) published(node Node) []Node {
-	return slices.DeleteFunc(l.Topology.Others(node.Name), func(other Node) bool { return !exists(l.RecordPath(other.Name)) })
+// published tells which nodes have a record.
+func (l *Lab) published(ctx context.Context) (func(node string) bool, error) {
+	if l.Spec.Kube == nil {
+		return func(node string) bool { return exists(l.RecordPath(node)) }, nil
+	}
+	plane, err := l.Control()
+	if err != nil {
+		return nil, err
+	}
+	list, err := plane.Kubectl(ctx, "", "get", "warrennodes", "-o", "jsonpath={.items[*].metadata.name}")
+	if err != nil {
+		return nil, fmt.Errorf("list the records: %w", err)
+	}
+	return func(node string) bool { return slices.Contains(strings.Fields(list), node) }, nil
 }
 
 // StopAgent asks the agent of a node to end and waits until it has. None running is not an error.

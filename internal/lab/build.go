@@ -94,6 +94,11 @@ func (l *Lab) build(ctx context.Context) error {
 	if err := settle(ctx, l.Topology.Namespaces()[1:]); err != nil {
 		return err
 	}
+	if l.Spec.Kube != nil {
+		if err := l.makeCluster(ctx); err != nil {
+			return fmt.Errorf("make the Kubernetes cluster: %w", err)
+		}
+	}
 	if l.Spec.Agent == nil {
 		return nil
 	}
@@ -130,7 +135,13 @@ func (l *Lab) makeNode(ctx context.Context, node Node) error {
 			return err
 		}
 	}
-	return run(ctx, newRecipe(l.Spec).node(node))
+	if err := run(ctx, newRecipe(l.Spec).node(node)); err != nil {
+		return err
+	}
+	if l.Spec.Kube == nil {
+		return nil
+	}
+	return l.attachPods(ctx, node)
 }
 
 func run(ctx context.Context, scripts []netns.Script) error {

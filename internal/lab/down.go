@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
+	"warren/internal/lab/control"
 	"warren/internal/lab/netns"
 )
 
@@ -33,6 +35,9 @@ func Down(ctx context.Context, name string) error {
 }
 
 func remove(ctx context.Context, name string) error {
+	if err := killControl(ctx, name); err != nil {
+		return err
+	}
 	if err := removeNamespaces(ctx, name); err != nil {
 		return err
 	}
@@ -40,6 +45,15 @@ func remove(ctx context.Context, name string) error {
 		return err
 	}
 	return release(ctx, name)
+}
+
+// killControl ends a control plane at once: an API server that is asked to end together with its etcd waits for it.
+func killControl(ctx context.Context, name string) error {
+	plane, err := control.Open(filepath.Join(labDir(name), "control"))
+	if err != nil {
+		return nil // there is none, or what is left of one will end with its namespace
+	}
+	return errors.Join(plane.KillComponent(ctx, control.APIServer), plane.KillComponent(ctx, control.Etcd))
 }
 
 // removeNamespaces looks again until there are none: the tool that an interrupted `up` had started

@@ -55,6 +55,11 @@ func (l *Lab) join(ctx context.Context) (string, error) {
 	if err := settle(ctx, node.Namespaces()); err != nil {
 		return node.Name, err
 	}
+	if l.Spec.Kube != nil {
+		if err := l.register(ctx, []Node{node}); err != nil {
+			return node.Name, err
+		}
+	}
 	if l.Spec.Agent == nil {
 		return node.Name, nil
 	}
@@ -78,12 +83,14 @@ func (l *Lab) leave(ctx context.Context, name string) error {
 		return l.unknown(name)
 	case len(l.Topology.Nodes) == 1:
 		return fmt.Errorf("it is the last node; '%s' removes the lab", downCommand(l.Spec.Name))
+	case l.Spec.Kube != nil && name == controlNode:
+		return errors.New("it runs the control plane")
 	}
 	if err := netns.End(ctx, endTime, node.Namespaces()...); err != nil {
 		return err
 	}
-	if err := os.Remove(l.RecordPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove its record: %w", err)
+	if err := l.removeRecord(ctx, node); err != nil {
+		return err
 	}
 	recipe := newRecipe(l.Spec)
 	for _, other := range l.Topology.Others(name) {
@@ -102,6 +109,17 @@ func (l *Lab) leave(ctx context.Context, name string) error {
 	}
 	l.Spec.Nodes = slices.DeleteFunc(l.Spec.Nodes, func(n int) bool { return n == node.Number })
 	return saveSpec(l.Spec)
+}
+
+// removeRecord takes a node out of what the others find.
+func (l *Lab) removeRecord(ctx context.Context, node Node) error {
+	if l.Spec.Kube != nil {
+		return l.deregister(ctx, node)
+	}
+	if err := os.Remove(l.RecordPath(node.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove its record: %w", err)
+	}
+	return nil
 }
 
 // RecordPath is the file in which a node's agent publishes its record.
@@ -147,6 +165,11 @@ func (l *Lab) reboot(ctx context.Context, name string, loseDisk bool) error {
 	if err := settle(ctx, node.Namespaces()); err != nil {
 		return err
 	}
+	if l.Spec.Kube != nil && name == controlNode {
+		if err := l.startControl(ctx); err != nil {
+			return err
+		}
+	}
 	if l.Spec.Agent == nil {
 		return nil
 	}
@@ -158,7 +181,7 @@ func (d nodeDirs) powerOff(loseDisk bool) error {
 	if err := unmountBelow(d.root); err != nil {
 		return err
 	}
-	lost := []string{d.run(), d.bpf(), d.wireguard()}
+	lost := []string{d.run(), d.bpf(), d.wireguard(), d.cni()}
 	if loseDisk {
 		lost = append(lost, d.state())
 	}

@@ -123,6 +123,9 @@ func (r recipe) node(n Node) []netns.Script {
 		ip(r.topo.Wire, f("link set %s master %s up", n.Name, n.Bridge)),
 	}
 	scripts = append(scripts, r.learn(n)...)
+	if r.spec.Kube != nil {
+		return scripts // CNI plugins make the pods' devices and the bridge
+	}
 	for _, pod := range n.Pods {
 		scripts = append(scripts, r.pod(n, pod)...)
 	}
@@ -136,10 +139,13 @@ func (r recipe) nodeLines(n Node) []string {
 		f("address add %s/24 dev eth0", n.Addresses[0]),
 		f("address add %s/64 dev eth0 nodad", n.Addresses[1]),
 		"link set eth0 up",
-		f("link add cni0 mtu %d address %s type bridge", r.spec.podMTU(), macOf(macBridge, n.Number, 0)),
-		f("address add %s/24 dev cni0", n.gateways()[0]),
-		f("address add %s/64 dev cni0 nodad", n.gateways()[1]),
-		"link set cni0 up",
+	}
+	if r.spec.Kube == nil {
+		lines = append(lines,
+			f("link add cni0 mtu %d address %s type bridge", r.spec.podMTU(), macOf(macBridge, n.Number, 0)),
+			f("address add %s/24 dev cni0", n.gateways()[0]),
+			f("address add %s/64 dev cni0 nodad", n.gateways()[1]),
+			"link set cni0 up")
 	}
 	if r.spec.CNI == CNIVXLAN {
 		lines = append(lines, r.vxlanLines(n)...)

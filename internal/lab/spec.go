@@ -49,6 +49,8 @@ type Spec struct {
 	Path *Path `json:"path,omitempty"`
 	// Agent configures the agents; nil is a lab without encryption.
 	Agent *AgentOptions `json:"agent,omitempty"`
+	// Kube gives the lab a Kubernetes; nil is a lab without.
+	Kube *KubeOptions `json:"kube,omitempty"`
 	// ControlOf names the lab that this one is the control of; empty for other labs. It goes when
 	// that lab goes.
 	ControlOf string `json:"control_of,omitempty"`
@@ -128,6 +130,9 @@ func (s Spec) Validate() error {
 	}
 	if s.Agent != nil && !filepath.IsAbs(s.Agent.Binary) {
 		problem("binary %q: not an absolute path", s.Agent.Binary)
+	}
+	if s.Kube != nil {
+		problems = append(problems, s.Kube.validate(s.Nodes)...)
 	}
 	return errors.Join(problems...)
 }

@@ -39,6 +39,11 @@ func TestValidate(t *testing.T) {
 		{name: "no nodes", change: func(s *Spec) { s.Nodes = nil }, want: "0 nodes: 1 to 200"},
 		{name: "node twice", change: func(s *Spec) { s.Nodes = []int{1, 1} }, want: "node number 1: 1 to 200, each once"},
 		{name: "relative binary", change: func(s *Spec) { s.Agent.Binary = "warren" }, want: `binary "warren": not an absolute path`},
+		{name: "with Kubernetes", change: withKube},
+		{name: "with Kubernetes, somewhere", change: func(s *Spec) { s.Kube = &KubeOptions{Binaries: "kube", Forwarder: "/bin/warren"} },
+			want: `Kubernetes in "kube": not an absolute path`},
+		{name: "with Kubernetes, and nowhere to run it", change: func(s *Spec) { withKube(s); s.Nodes = []int{2} },
+			want: "Kubernetes without n1: the control plane is on it"},
 		{name: "everything at once", change: func(s *Spec) { s.Nodes, s.Pods, s.CNI = []int{0}, 201, "magic" },
 			want: "node number 0: 1 to 200, each once\n201 pods per node: 0 to 200\nCNI \"magic\": \"routes\" or \"vxlan\""},
 	}

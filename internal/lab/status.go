@@ -16,6 +16,17 @@ type Status struct {
 	Wire       string        `json:"wire"`             // its namespace
 	Router     *RouterStatus `json:"router,omitempty"` // absent where there is none
 	Nodes      []NodeStatus  `json:"nodes"`
+	// Control is absent in a lab without Kubernetes.
+	Control *ControlStatus `json:"control,omitempty"`
+}
+
+// ControlStatus is the control plane.
+type ControlStatus struct {
+	Node       string   `json:"node"`
+	Server     string   `json:"server"`     // where nodes reach the API server
+	Kubeconfig string   `json:"kubeconfig"` // for this machine's kubectl
+	Ready      bool     `json:"ready"`
+	Detail     []string `json:"detail"` // why it is not ready
 }
 
 // RouterStatus is the router and the path through it.
@@ -53,8 +64,11 @@ type AgentStatus struct {
 	Log    string   `json:"log"`
 }
 
-// Ready reports whether every agent is ready; a lab without agents is.
+// Ready reports whether the control plane, if there is one, and every agent is ready; a lab without either is.
 func (s Status) Ready() bool {
+	if s.Control != nil && !s.Control.Ready {
+		return false
+	}
 	for _, node := range s.Nodes {
 		if node.Agent != nil && !node.Agent.Ready {
 			return false
@@ -69,9 +83,26 @@ func (l *Lab) Status(ctx context.Context) Status {
 	if path := l.Spec.Path; path != nil {
 		status.Router = &RouterStatus{Namespace: l.Topology.Router.Namespace, Node: nodeName(path.Node), MTU: path.MTU, Silent: path.Silent}
 	}
+	if l.Spec.Kube != nil {
+		status.Control = l.controlStatus(ctx)
+	}
 	for _, node := range l.Topology.Nodes {
 		status.Nodes = append(status.Nodes, l.nodeStatus(ctx, node))
 	}
+	return status
+}
+
+func (l *Lab) controlStatus(ctx context.Context) *ControlStatus {
+	status := &ControlStatus{Node: controlNode, Kubeconfig: l.Kubeconfig(), Detail: []string{}}
+	plane, err := l.Control()
+	if err == nil {
+		status.Server = "https://" + plane.Server().String()
+		err = plane.Ready(ctx)
+	}
+	if err != nil {
+		status.Detail = append(status.Detail, err.Error())
+	}
+	status.Ready = err == nil
 	return status
 }
 

@@ -29,13 +29,22 @@ func (l *Lab) Place(target string) (Place, error) {
 		return Place{}, l.unknown(target)
 	}
 	if !isPod {
-		return Place{View: l.nodeView(node), Env: l.environment(node)}, nil
+		return Place{View: l.nodeView(node), Env: l.withKubeconfig(l.environment(node))}, nil
 	}
 	pod, ok := node.Pod(podName)
 	if !ok {
 		return Place{}, l.unknown(target)
 	}
 	return Place{View: netns.View{Namespace: pod.Namespace}, Env: os.Environ()}, nil
+}
+
+// withKubeconfig makes kubectl on a node administrate the cluster, if there is one.
+func (l *Lab) withKubeconfig(env []string) []string {
+	plane, err := l.Control()
+	if err != nil {
+		return env
+	}
+	return append(env, "KUBECONFIG="+plane.Admin())
 }
 
 func (l *Lab) unknown(target string) error {

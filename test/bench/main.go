@@ -3,6 +3,7 @@
 //
 //	go run ./test/bench -binary bin/warren            # as root; prints the table, writes bench/
 //	go run ./test/bench -binary bin/warren -profile   # where the tunnel process spends its time
+//	go run ./test/bench -binary bin/warren -switching # what running connections notice of it
 //
 // The settings take turns, once per run, so that what else the machine does falls on all of them. See
 // docs/performance.md for what the figures say.
@@ -29,6 +30,7 @@ type options struct {
 	seconds          int
 	out              string
 	profile          bool
+	switching        bool
 }
 
 func main() {
@@ -39,6 +41,7 @@ func main() {
 	flag.IntVar(&o.seconds, "seconds", 3, "length of one measurement")
 	flag.StringVar(&o.out, "out", "bench", "folder for results.md and the charts; empty writes nothing")
 	flag.BoolVar(&o.profile, "profile", false, "profile the tunnel processes under bulk load instead")
+	flag.BoolVar(&o.switching, "switching", false, "measure what connections notice that run while encryption is switched instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -68,6 +71,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	if o.profile {
 		return profile(ctx, b, o.out)
+	}
+	if o.switching {
+		return switching(ctx, b, o)
 	}
 	return bench(ctx, b, o)
 }

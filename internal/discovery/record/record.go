@@ -80,7 +80,7 @@ func Unmarshal(where, name string, data []byte) (cluster.Node, error) {
 		return cluster.Node{}, err
 	}
 	node := r.node()
-	problems := slices.Concat(yamldoc.ExplainAll(node.Validate()), checkRecord(node), checkName(name, node))
+	problems := slices.Concat(Check(node), checkName(name, node))
 	for i, p := range problems {
 		problems[i].Where = doc.Where(p.Key)
 	}
@@ -141,10 +141,11 @@ var (
 	software   = regexp.MustCompile(`^[!-~]{0,128}$`)
 )
 
-// checkRecord holds a node to what the vocabulary leaves open and a file must not: two keys that are
-// one, and text that would end up on somebody's terminal.
-func checkRecord(node cluster.Node) yamldoc.Problems {
-	var problems yamldoc.Problems
+// Check holds a node to what every record must be, whatever its format: valid, and without what the vocabulary
+// leaves open and a record must not have: two keys that are one, and text that would end up on somebody's
+// terminal. The keys of the problems are those of the format.
+func Check(node cluster.Node) yamldoc.Problems {
+	problems := yamldoc.ExplainAll(node.Validate())
 	say := func(key, message, remedy string) {
 		problems = append(problems, yamldoc.Problem{Key: key, Message: message, Remedy: remedy})
 	}

@@ -28,13 +28,25 @@ type Slot struct {
 // Read returns the slot after the place, which belongs to the node of that name, said text. Text that was read
 // before is not parsed again.
 func (s Slot) Read(where, name string, text []byte) Slot {
+	return s.Decode(text, func() (cluster.Node, []discovery.Problem) {
+		node, err := Unmarshal(where, name, text)
+		if err != nil {
+			return node, problemsOf(err)
+		}
+		return node, nil
+	})
+}
+
+// Decode is Read for a place with another format: decode returns what text, which is all that it depends on,
+// says, or what is wrong with it.
+func (s Slot) Decode(text []byte, decode func() (cluster.Node, []discovery.Problem)) Slot {
 	sum := sha256.Sum256(text)
 	if sum == s.sum {
 		return s
 	}
-	node, err := Unmarshal(where, name, text)
-	if err != nil {
-		return Slot{sum: sum, good: s.good, problems: problemsOf(err)}
+	node, problems := decode()
+	if len(problems) > 0 {
+		return Slot{sum: sum, good: s.good, problems: problems}
 	}
 	return Slot{sum: sum, good: &node}
 }
@@ -46,6 +58,14 @@ func (s Slot) Refuse(p discovery.Problem) Slot {
 
 // Node returns the last good record, not to be changed; nil when there was none.
 func (s Slot) Node() *cluster.Node { return s.good }
+
+// Says returns the record that the place says now, not to be changed; nil when it says none.
+func (s Slot) Says() *cluster.Node {
+	if len(s.problems) > 0 {
+		return nil
+	}
+	return s.good
+}
 
 // Problems returns what is wrong with what the place says now.
 func (s Slot) Problems() []discovery.Problem {

@@ -107,7 +107,7 @@ func Verify(ctx context.Context, l *lab.Lab, options Options) (Report, error) {
 
 // runControl measures in a lab that nobody else has, and removes it whatever happens.
 func runControl(ctx context.Context, spec lab.Spec, options Options) (m measurement, err error) {
-	spec.ControlOf, spec.Agent = spec.Name, nil
+	spec.ControlOf, spec.Agent, spec.Kube = spec.Name, nil, nil
 	spec.Name = fmt.Sprintf("control-%d", os.Getpid())
 	if spec.Path != nil {
 		// In clear, a silent router loses what a tunnel may well carry, and the control is there to be seen.

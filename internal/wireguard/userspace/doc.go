@@ -13,4 +13,7 @@
 //		Executable: executable, Device: "warren0", MTU: 1440, RunDir: "/run/warren",
 //	}, log)
 //	process, err := tunnel.Ensure(ctx) // running, its device there, its socket answering
+//
+// In containers, where a process ends with the container that started it, Launch is a process in another one
+// that starts tunnels for agents.
 package userspace

@@ -13,7 +13,8 @@ import (
 const stopGrace = 5 * time.Second
 
 // Stop ends the tunnel process of a device, and with it the device. It first asks (SIGTERM), after
-// five seconds it insists (SIGKILL), also when the process does not answer. No process is no error.
+// five seconds it insists (SIGKILL), also when the process does not answer. One in another process namespace
+// is only waited for: delete its device before. No process is no error.
 // It returns when the process has ended, or with ctx.
 func Stop(ctx context.Context, device string) error {
 	if err := checkName(device); err != nil {
@@ -31,7 +32,7 @@ func stop(ctx context.Context, device string) error {
 		return removeStale(device)
 	}
 	if pid == 0 {
-		return errors.New("it is in another process namespace; delete the device, then it ends")
+		return stopUnseen(ctx, device)
 	}
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -47,6 +48,21 @@ func stop(ctx context.Context, device string) error {
 		return err
 	}
 	return removeStale(device)
+}
+
+// stopUnseen is for a process in another process namespace, which a launcher started: it ends by itself when its
+// device is deleted.
+func stopUnseen(ctx context.Context, device string) error {
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	for {
+		if _, err := listener(device); err != nil {
+			return removeStale(device)
+		}
+		if sleep(ctx, startPoll) != nil {
+			return errors.New("it is in another process namespace; delete the device, then it ends")
+		}
+	}
 }
 
 func terminate(ctx context.Context, process int) error {

@@ -64,8 +64,8 @@ func NewTunnel(o TunnelOptions, log *slog.Logger) *Tunnel {
 }
 
 // Ensure returns when the tunnel process runs, its device is in this network namespace (that of the
-// calling thread) and its socket answers. A process that runs already is adopted. A new one
-// gets a session of its own, nothing to read, the log file to write, and no other file, so that
+// calling thread) and its socket answers. A process that runs already is adopted. A new one is
+// started by the launcher, where one serves the run directory. Otherwise it is started here and gets a session of its own, nothing to read, the log file to write, and no other file, so that
 // it survives whatever ends the agent. Its MTU and its age do not matter for adoption.
 //
 // The error quotes the end of the process's log.
@@ -91,10 +91,11 @@ func (t *Tunnel) ensureLocked(ctx context.Context) (Process, error) {
 		return Process{}, err
 	}
 	defer unlock()
-	return t.ensure(ctx)
+	return t.ensure(ctx, t.ask)
 }
 
-func (t *Tunnel) ensure(ctx context.Context) (Process, error) {
+// ensure has the process started by start when it does not run.
+func (t *Tunnel) ensure(ctx context.Context, start func(context.Context) error) (Process, error) {
 	t.reap() // the one before, if it has died
 	started := false
 	for {
@@ -104,7 +105,7 @@ func (t *Tunnel) ensure(ctx context.Context) (Process, error) {
 			return t.found(Process{PID: pid, Adopted: !started}), nil
 		case !alive && !started:
 			t.lost()
-			if err := t.start(); err != nil {
+			if err := start(ctx); err != nil {
 				return Process{}, err
 			}
 			started = true
@@ -142,7 +143,7 @@ func (t *Tunnel) lost() {
 }
 
 // start runs the process, and remembers it only to collect its exit status.
-func (t *Tunnel) start() error {
+func (t *Tunnel) start(context.Context) error {
 	log, err := t.newLog()
 	if err != nil {
 		return err

@@ -28,21 +28,28 @@ import (
 // patience is for what takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// TestMain: the test binary is `warren tunnel` (see wgtest.Main), an agent that dies, and, by the
-// names of links to it, tunnels that do not work.
+// TestMain: the test binary is `warren tunnel` (see wgtest.Main), an agent that dies, a launcher, somebody who
+// stops a tunnel, and, by the names of links to it, tunnels that do not work.
 func TestMain(m *testing.M) {
 	if run, ok := broken[filepath.Base(os.Args[0])]; ok {
 		run()
 		os.Exit(3)
 	}
-	if len(os.Args) == 5 && os.Args[1] == "agent" {
-		if err := runAgent(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	if len(os.Args) == 5 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	wgtest.Main(m)
+}
+
+// roles are what the test binary is with the arguments ROLE EXECUTABLE DEVICE RUN-DIR.
+var roles = map[string]func(executable, device, runDir string) error{
+	"agent":    runAgent,
+	"launcher": runLauncher,
+	"stopper":  func(_, device, _ string) error { return userspace.Stop(context.Background(), device) },
 }
 
 var broken = map[string]func(){
@@ -306,13 +313,7 @@ func TestStaleSocket(t *testing.T) {
 }
 
 func TestEnsureFails(t *testing.T) {
-	link := func(name string) string {
-		path := filepath.Join(t.TempDir(), name)
-		if err := os.Symlink(executable(t), path); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	link := func(name string) string { return linkTo(t, name) }
 	tests := []struct {
 		name    string
 		options userspace.TunnelOptions
@@ -425,6 +426,16 @@ func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// linkTo returns a link to the test binary by which it is one of the broken tunnels.
+func linkTo(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(executable(t), path); err != nil {
 		t.Fatal(err)
 	}
 	return path

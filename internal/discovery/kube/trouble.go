@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"warren/internal/discovery"
+)
+
+// troubles are the failures of reading, by resource, until it succeeds.
+type troubles struct {
+	server  string // its address
+	changed func()
+
+	mu  sync.Mutex
+	now map[string]trouble
+}
+
+// trouble is the first of failures of one kind in a row.
+type trouble struct {
+	since   time.Time
+	err     error
+	refused bool // or else not answered
+}
+
+// note takes in how a request for a resource went.
+func (t *troubles) note(resource string, err error) {
+	if t.take(resource, err) {
+		t.changed()
+	}
+}
+
+// take reports whether that is news.
+func (t *troubles) take(resource string, err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had, has := t.now[resource]
+	if err == nil {
+		delete(t.now, resource)
+		return has
+	}
+	_, refused := refusal(resource, err)
+	if has && had.refused == refused {
+		return false
+	}
+	t.now[resource] = trouble{time.Now(), err, refused}
+	return true
+}
+
+// problems returns one problem for what the API server refuses of a resource, and one for all that was not
+// answered.
+func (t *troubles) problems() []discovery.Problem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []discovery.Problem
+	var away *trouble
+	for _, resource := range slices.Sorted(maps.Keys(t.now)) {
+		trouble := t.now[resource]
+		if p, refused := refusal(resource, trouble.err); refused {
+			list = append(list, p)
+		} else if away == nil || trouble.since.Before(away.since) {
+			away = &trouble
+		}
+	}
+	if away != nil {
+		list = append(list, discovery.Problem{
+			Where:   t.server,
+			Message: fmt.Sprintf("API server not reachable since %s: %v", away.since.UTC().Format(time.RFC3339), away.err),
+			Remedy:  "restore the API server, or the way to it; what it said last counts meanwhile",
+		})
+	}
+	return list
+}
+
+// refusal explains an answer that more of the same requests will not change.
+func refusal(resource string, err error) (discovery.Problem, bool) {
+	p := discovery.Problem{Where: resource, Message: err.Error()}
+	switch {
+	case apierrors.IsForbidden(err):
+		p.Remedy = "let the agent read them: apply Warren's ClusterRole and its binding"
+	case apierrors.IsUnauthorized(err):
+		p.Remedy = "the API server does not know this agent: renew its token, certificate or kubeconfig"
+	case apierrors.IsNotFound(err):
+		p.Remedy = "apply Warren's CustomResourceDefinitions"
+	default:
+		return discovery.Problem{}, false
+	}
+	return p, true
+}
