@@ -306,7 +306,8 @@ func (a *agent) untilDue() time.Duration {
 	if !a.draining.Empty() {
 		next = min(next, time.Until(a.drained))
 	}
-	if at, stale := a.memory.due(); a.synced && stale {
+	// A round saves at its end: after one that failed the next one comes by itself.
+	if at, stale := a.memory.due(); a.synced && stale && a.backoff.failures == 0 {
 		next = min(next, time.Until(at))
 	}
 	return max(0, min(next, a.probing.next(a.world.Cache().Len())-monotonic()))

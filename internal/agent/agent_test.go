@@ -11,6 +11,7 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
+	"warren/internal/config"
 	"warren/internal/datapath/model"
 	"warren/internal/ipcache"
 	"warren/internal/netdev"
@@ -38,6 +39,22 @@ func TestBackoffDoublesUpToTheLongestPause(t *testing.T) {
 	b.reset()
 	if pause := b.fail(); pause != firstPause {
 		t.Errorf("after success: %s", pause)
+	}
+}
+
+// TestFailuresPause: what only a round can do does not wake an agent whose rounds fail.
+func TestFailuresPause(t *testing.T) {
+	c := config.Default()
+	a := &agent{
+		Options: Options{Config: c}, world: plan.NewWorld(cluster.SourceDirectory, false), departures: plan.NewDepartures(holdRule(c)),
+		probing: newProbing(), synced: true, memory: memory{stale: true},
+	}
+	if got := a.untilDue(); got != 0 {
+		t.Errorf("a snapshot to be saved is due in %v", got)
+	}
+	a.backoff.fail()
+	if got := a.untilDue(); got < longestPause {
+		t.Errorf("after a round that failed something is due in %v", got)
 	}
 }
 

@@ -29,6 +29,7 @@ func TestLabUsage(t *testing.T) {
 		{"a path wider than the wire", []string{"lab", "up", "--path-mtu", "n3=9000"}, exitUsage, "path MTU 9000: 1280 to the wire's 1500"},
 		{"a router without a path", []string{"lab", "up", "--path-icmp", "block"}, exitUsage, "--path-icmp block: there is no router without --path-mtu"},
 		{"a router that does something else", []string{"lab", "up", "--path-icmp", "drop"}, exitUsage, "--path-icmp drop: pass or block"},
+		{"no Kubernetes to run", []string{"lab", "up", "--kube", "--kube-bin", "/no/such/folder"}, exitFailure, "no Kubernetes binaries: scripts/kubetools.sh builds them"},
 		{"exec without a command", []string{"lab", "exec", "n1"}, exitUsage, "requires at least 2 arg"},
 		{"agent without a node", []string{"lab", "agent", "kill"}, exitUsage, "requires at least 1 arg"},
 		{"verify of an unknown class", []string{"lab", "verify", "--class", "pod-cloud"}, exitUsage, "--class pod-cloud: one of host-host"},
@@ -127,4 +128,29 @@ func TestPrintLab(t *testing.T) {
 	var out bytes.Buffer
 	printLab(&out, spec, status)
 	golden(t, "lab-status.golden", out.Bytes())
+}
+
+// TestPrintLabWithKube: the first line of a lab with Kubernetes, and where its API server is, with what is wrong with it.
+func TestPrintLabWithKube(t *testing.T) {
+	spec := lab.Spec{Name: "x", Nodes: []int{1}, CNI: lab.CNIRoutes, MTU: 1500, Kube: &lab.KubeOptions{}}
+	for _, test := range []struct {
+		name   string
+		ready  bool
+		detail []string
+	}{
+		{name: "ready", ready: true},
+		{name: "away", detail: []string{"kube-apiserver is not ready: connection refused"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			status := lab.Status{Name: "x", Wire: "warren-x-wire", Control: &lab.ControlStatus{
+				Node: "n1", Server: "https://10.10.0.1:6443", Kubeconfig: "/run/warren-lab/x/kubeconfig", Ready: test.ready, Detail: test.detail,
+			}}
+			if status.Ready() != test.ready {
+				t.Errorf("Ready() = %v", status.Ready())
+			}
+			var out bytes.Buffer
+			printLab(&out, spec, status)
+			golden(t, "lab-status-kube-"+test.name+".golden", out.Bytes())
+		})
+	}
 }
