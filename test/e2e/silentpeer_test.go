@@ -20,6 +20,9 @@ import (
 	"warren/internal/lab/wire"
 )
 
+// answerLimit is how long an answer may take.
+const answerLimit = 10 * time.Second
+
 // TestSilentPeerStaysEncrypted: a peer whose agent is dead answers no question, but goes on encrypting. Whoever forges the
 // beginning of connections in its name gets an answer in clear, but none that belongs to a connection of the peer's.
 func TestSilentPeerStaysEncrypted(t *testing.T) {
