@@ -24,7 +24,7 @@ func TestManifests(t *testing.T) {
 		kubectl(t, plane, "apply", "--server-side", "--validate=strict", "--warnings-as-errors", "-f", filepath.Join(manifests, manifest))
 	}
 	kubectl(t, plane, "wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
-	apply(t, plane, node("n1", "10.99.0.11", "10.244.1.0/24"), node("n2", "10.99.0.12", "10.244.2.0/24", "fd00:99::12"))
+	apply(t, plane, node("n1", "10.244.1.0/24", "10.99.0.11", "fd00:99::11"), node("n2", "10.244.2.0/24", "10.99.0.12", "fd00:99::12"))
 	agent := agentOn(t, plane, "n1")
 	t.Run("rights", func(t *testing.T) { testRights(t, plane, agent) })
 	t.Run("own node only", func(t *testing.T) { testOwnNodeOnly(t, plane, agent) })
@@ -41,13 +41,9 @@ func apply(t *testing.T, plane *control.Plane, manifests ...string) {
 }
 
 // node is a Node with addresses in its status, which the kubelet would report.
-func node(name, address, podCIDR string, others ...string) string {
-	status := ""
-	for _, a := range append([]string{address}, others...) {
-		status += fmt.Sprintf("{type: InternalIP, address: %q}, ", a)
-	}
-	return fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s}, spec: {podCIDR: %s, podCIDRs: [%s]}, status: {addresses: [%s{type: Hostname, address: %s}]}}",
-		name, podCIDR, podCIDR, status, name)
+func node(name, podCIDR, internal, external string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %[1]s}, spec: {podCIDR: %[2]s, podCIDRs: [%[2]s]}, status: {addresses: [
+		{type: InternalIP, address: %[3]q}, {type: ExternalIP, address: %[4]q}, {type: Hostname, address: %[1]s}]}}`, name, podCIDR, internal, external)
 }
 
 // agentOn returns the kubeconfig of the agent on a node: it has the token that the kubelet would give its pod.
