@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -198,7 +197,7 @@ type listener struct {
 // listen runs an agent of that name.
 func listen(t *testing.T, name string, o Options) *listener {
 	t.Helper()
-	o.Self, o.Log = cluster.NodeID{Cluster: "default", Name: name}, slog.New(slog.DiscardHandler)
+	o.Self = cluster.NodeID{Cluster: "default", Name: name}
 	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
