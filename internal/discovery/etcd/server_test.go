@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -123,7 +124,7 @@ func (s *server) restore(backup string) {
 	if backup == "" {
 		return
 	}
-	if err := os.CopyFS(s.data, os.DirFS(backup)); err != nil {
+	if err := errors.Join(os.CopyFS(s.data, os.DirFS(backup)), os.Chmod(s.data, 0o700)); err != nil { // etcd wants it for itself
 		s.t.Fatal(err)
 	}
 }
