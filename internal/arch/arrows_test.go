@@ -34,7 +34,7 @@ var layers = []layer{
 		warren:  slices.Concat([]string{"internal/api", "internal/config"}, drivers, pure),
 		foreign: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	{dir: "internal/lab",
-		warren:  []string{"internal/api", "internal/config", "internal/cluster"},
+		warren:  []string{"internal/api", "internal/config", "internal/cluster", "deploy"},
 		foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
 
 	{dir: "internal/discovery", warren: slices.Concat([]string{"internal/yamldoc"}, pure),
