@@ -34,13 +34,12 @@ var layers = []layer{
 		warren:  slices.Concat([]string{"internal/api", "internal/config"}, drivers, pure),
 		foreign: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	{dir: "internal/lab",
-		warren:  []string{"internal/api", "internal/config", "internal/cluster"},
+		warren:  []string{"internal/api", "internal/config", "internal/cluster", "deploy"},
 		foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
 
 	{dir: "internal/discovery", warren: slices.Concat([]string{"internal/yamldoc"}, pure),
-		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "golang.org/x/sys", "k8s.io", "sigs.k8s.io"}},
-	{dir: "internal/discovery/etcd", warren: slices.Concat([]string{"internal/discovery"}, pure),
-		foreign: []string{"go.etcd.io", "go.uber.org/zap", "google.golang.org/grpc"}}, // zap: the client's logger is one
+		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "golang.org/x/sys", "k8s.io", "sigs.k8s.io",
+			"go.etcd.io", "go.uber.org/zap", "google.golang.org/grpc"}},
 	{dir: "internal/wireguard", warren: pure,
 		foreign: []string{"golang.zx2c4.com/wireguard", "golang.org/x/sys"}},
 	{dir: "internal/netdev", warren: pure,
@@ -79,7 +78,9 @@ var doors = map[string]string{
 	"github.com/spf13/cobra":         "internal/cli",
 	"github.com/vishvananda/netlink": "internal/netdev",
 	"go.etcd.io":                     "internal/discovery/etcd",
-	"golang.zx2c4.com/wireguard":     "internal/wireguard", // wgctrl is below it
+	"go.uber.org/zap":                "internal/discovery/etcd", // the logger of etcd's client
+	"golang.zx2c4.com/wireguard":     "internal/wireguard",      // wgctrl is below it
+	"google.golang.org/grpc":         "internal/discovery/etcd",
 	"k8s.io":                         "internal/discovery/kube",
 	"sigs.k8s.io":                    "internal/discovery/kube",
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"warren/deploy"
 	"warren/internal/lab/control"
 )
 
@@ -139,6 +140,27 @@ func (l *Lab) listen() (*net.TCPListener, error) {
 	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 }
 
+// install makes what agents need in a cluster: their resources, and what they may do.
+func (l *Lab) install(ctx context.Context) error {
+	plane, err := l.Control()
+	if err != nil {
+		return err
+	}
+	if _, err := plane.Kubectl(ctx, withoutPods(deploy.Manifest), "apply", "--server-side", "--filename=-"); err != nil {
+		return fmt.Errorf("install Warren: %w", err)
+	}
+	if _, err := plane.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/warrennodes.warren.network", "crd/warrenconfigs.warren.network"); err != nil {
+		return fmt.Errorf("install Warren: %w", err)
+	}
+	return nil
+}
+
+// withoutPods leaves out of a manifest what would run the agents: in a lab they are processes.
+func withoutPods(manifest string) string {
+	documents := strings.Split(manifest, "\n---\n")
+	return strings.Join(slices.DeleteFunc(documents, func(d string) bool { return strings.Contains("\n"+d+"\n", "\nkind: DaemonSet\n") }), "\n---\n")
+}
+
 // register makes Node objects, as kubelets would, and gives each agent an identity of its own: a token that
 // is bound to its Node and goes with it.
 func (l *Lab) register(ctx context.Context, nodes []Node) error {
@@ -147,11 +169,8 @@ func (l *Lab) register(ctx context.Context, nodes []Node) error {
 		return err
 	}
 	l.progress("Node objects: " + strings.Join(names(nodes), " "))
-	for _, arguments := range [][]string{{}, {"--subresource=status"}} {
-		arguments = append([]string{"apply", "--server-side", "--force-conflicts", "--filename=-"}, arguments...)
-		if _, err := plane.Kubectl(ctx, string(nodeObjects(nodes)), arguments...); err != nil {
-			return fmt.Errorf("make the Node objects: %w", err)
-		}
+	if _, err := plane.Kubectl(ctx, string(nodeObjects(nodes)), "create", "--filename=-"); err != nil {
+		return fmt.Errorf("make the Node objects: %w", err)
 	}
 	if l.Spec.Agent == nil {
 		return nil
@@ -212,6 +231,3 @@ func names(nodes []Node) []string {
 	}
 	return names
 }
-
-// install applies what Warren needs in a cluster.
-func (l *Lab) install(ctx context.Context) error { return nil }

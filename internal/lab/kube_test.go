@@ -2,8 +2,13 @@ package lab
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"warren/deploy"
 	"warren/internal/config"
 )
 
@@ -32,6 +37,26 @@ func TestAgentConfigWithKube(t *testing.T) {
 	golden(t, "config-kube.yaml", text)
 	if _, err := config.Parse("config.yaml", []byte(text)); err != nil {
 		t.Errorf("the agent refuses it: %v", err)
+	}
+}
+
+// TestWithoutPods: of what Kubernetes needs to run Warren, a lab leaves out what runs it, and no more.
+func TestWithoutPods(t *testing.T) {
+	kinds := func(manifest string) []string {
+		var kinds []string
+		for line := range strings.Lines(manifest) {
+			if kind, ok := strings.CutPrefix(line, "kind: "); ok {
+				kinds = append(kinds, strings.TrimSpace(kind))
+			}
+		}
+		return kinds
+	}
+	want := slices.DeleteFunc(kinds(deploy.Manifest), func(kind string) bool { return kind == "DaemonSet" })
+	if len(want) == len(kinds(deploy.Manifest)) || len(want) == 0 {
+		t.Fatalf("the manifest has only %v", kinds(deploy.Manifest))
+	}
+	if diff := cmp.Diff(want, kinds(withoutPods(deploy.Manifest))); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
 

@@ -117,8 +117,8 @@ func TestKubeMatrix(t *testing.T) {
 			if got := c.run("leave", "n1"); got.code != 1 || !strings.Contains(got.stderr, "it runs the control plane") {
 				t.Errorf("leave n1: %+v", got)
 			}
-			for _, node := range []string{"n2", "n1"} {
-				c.must("reboot", node)
+			for _, args := range [][]string{{"n2"}, {"n1"}, {"n2", "--lose-disk"}} {
+				c.must("reboot", args...)
 				c.mustSettle(3)
 			}
 			c.must("leave", "n3")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab"
 	"warren/internal/lab/netns"
 	"warren/internal/lab/proof"
@@ -33,10 +34,10 @@ func TestLostDisk(t *testing.T) {
 			server := netip.AddrPortFrom(n1.Addresses[0], apiPort)
 			records := filepath.Dir(c.open().RecordPath("n1"))
 			list := filepath.Join(records, dir.APIServerFile)
-			write(t, list, dir.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(server.Addr(), otherPort)}))
+			write(t, list, record.MarshalAPIServers([]netip.AddrPort{netip.AddrPortFrom(server.Addr(), otherPort)}))
 			ownFolder(t, c, "n2", "n1")
 			own := filepath.Join(lab.BaseDir, c.name, "n2", "nodes")
-			write(t, filepath.Join(own, dir.APIServerFile), dir.MarshalAPIServers([]netip.AddrPort{server}))
+			write(t, filepath.Join(own, dir.APIServerFile), record.MarshalAPIServers([]netip.AddrPort{server}))
 			serveRecords(t, n1.Namespace, server, records)
 			exchanges := func() error { return exchangeRecords(n2.Namespace, server, "n2", own) }
 			eventually(t, lostTime, "n2 exchanges records, encrypted", func() bool { return len(c.peers("n2")) == 1 && exchanges() == nil })
@@ -51,7 +52,7 @@ func TestLostDisk(t *testing.T) {
 				}
 			}
 			capture := watchWire(t, c)
-			write(t, list, dir.MarshalAPIServers([]netip.AddrPort{server}))
+			write(t, list, record.MarshalAPIServers([]netip.AddrPort{server}))
 			took := eventually(t, lostTime, "n2 is back with its new key", func() bool {
 				now := keyOf(c, "n1", "n2")
 				return exchanges() == nil && now != "" && now != before && keyOf(c, "n2", "n1") != ""

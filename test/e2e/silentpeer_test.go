@@ -15,9 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warren/internal/discovery/dir"
+	"warren/internal/discovery/record"
 	"warren/internal/lab/netns"
 	"warren/internal/lab/wire"
 )
+
+// answerLimit is how long an answer may take.
+const answerLimit = 10 * time.Second
 
 // TestSilentPeerStaysEncrypted: a peer whose agent is dead answers no question, but goes on encrypting. Whoever forges the
 // beginning of connections in its name gets an answer in clear, but none that belongs to a connection of the peer's.
@@ -26,7 +30,7 @@ func TestSilentPeerStaysEncrypted(t *testing.T) {
 	c := up(t, "silentpeer", "--nodes", "2", "--pods", "1", "--mode", "strict")
 	n1, n2 := c.node("n1"), c.node("n2")
 	server, client := netip.AddrPortFrom(n1.Addresses[0], apiPort), n2.Addresses[0]
-	write(t, filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile), dir.MarshalAPIServers([]netip.AddrPort{server}))
+	write(t, filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile), record.MarshalAPIServers([]netip.AddrPort{server}))
 	acceptEach(t, n1.Namespace, server, func(connection net.Conn) { _, _ = io.Copy(connection, connection) })
 	const running, forged, later = 40001, 40002, 40003
 	forge := func(port uint16) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -32,7 +31,7 @@ const (
 	maxReconnect = 5 * time.Second
 )
 
-// Options of New; Endpoints and Log are needed.
+// Options of New; Endpoints are needed.
 type Options struct {
 	// Endpoints are URLs of members: https://192.0.2.1:2379.
 	Endpoints []string
@@ -48,7 +47,6 @@ type Options struct {
 	Lease time.Duration
 	// Self names this machine, for Publish and Withdraw. Zero: only read.
 	Self cluster.NodeID
-	Log  *slog.Logger
 }
 
 // Etcd is the records of one cluster in etcd. Its methods may be called from different goroutines.
@@ -88,7 +86,6 @@ func (e *Etcd) Run(ctx context.Context, emit func(discovery.Event)) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		e.Log.Debug("etcd session ended", "error", err, "established", established)
 		if established {
 			pause = reconnect
 		}

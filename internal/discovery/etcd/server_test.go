@@ -2,8 +2,8 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -124,7 +124,7 @@ func (s *server) restore(backup string) {
 	if backup == "" {
 		return
 	}
-	if err := os.CopyFS(s.data, os.DirFS(backup)); err != nil {
+	if err := errors.Join(os.CopyFS(s.data, os.DirFS(backup)), os.Chmod(s.data, 0o700)); err != nil { // etcd wants it for itself
 		s.t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ type listener struct {
 // listen runs an agent of that name.
 func listen(t *testing.T, name string, o Options) *listener {
 	t.Helper()
-	o.Self, o.Log = cluster.NodeID{Cluster: "default", Name: name}, slog.New(slog.DiscardHandler)
+	o.Self = cluster.NodeID{Cluster: "default", Name: name}
 	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -215,7 +215,6 @@ func (s *session) renew(ctx context.Context) error {
 	defer cancel()
 	_, err := s.client.KeepAliveOnce(ctx, s.lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		s.Log.Info("the lease of this node's record ran out; it gets another one", "lease", s.lease)
 		s.lease = 0
 		return nil
 	}
