@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -60,6 +61,8 @@ type agent struct {
 	tunnels [plan.Slots]*tunnel // nil where this node has no device
 	data    *datapath.Datapath
 	engine  engine
+	// engineServers is where the engine is reached.
+	engineServers []netip.AddrPort
 
 	world       *plan.World
 	departures  *plan.Departures
@@ -341,7 +344,8 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 			a.departures.Back(node.ID)
 			changes = append(changes, plan.Change{Upsert: &node})
 		case discovery.Delete:
-			if a.world.Leaving(event.ID) {
+			if event.Left || a.world.Leaving(event.ID) {
+				a.departures.Back(event.ID)
 				changes = append(changes, plan.Change{Delete: &event.ID})
 			} else {
 				a.departures.Gone(event.ID, time.Now())
@@ -352,6 +356,8 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 			a.sync()
 		case discovery.APIServers:
 			changes = append(changes, a.setAPIServers(event.APIServers))
+		case discovery.Servers:
+			a.engineServers, a.view.complete = event.Servers, false // the datapath is to have them
 		case discovery.Local:
 			if !reflect.DeepEqual(event.Local, a.engineSays.Machine) {
 				a.noteTold(func(t *told) { t.Machine = event.Local })

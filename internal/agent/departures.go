@@ -15,8 +15,9 @@ import (
 // emptied file by file, and a file may be replaced by removing it first.
 const settle = 2 * time.Second
 
+// holdRule is the rule of the configuration. Keys of etcd run out, which says nothing of their machines.
 func holdRule(c config.Config) plan.HoldRule {
-	return plan.HoldRule{Settle: settle, Share: c.Hold.Share, Wait: c.Hold.Wait.Duration}
+	return plan.HoldRule{Settle: settle, Share: c.Hold.Share, Wait: c.Hold.Wait.Duration, Silence: c.Discovery == config.DiscoveryEtcd}
 }
 
 // letGo removes the nodes whose records are believed to be gone, and says which are held back: in every turn of the
@@ -38,14 +39,26 @@ func (a *agent) showHeld(now time.Time) {
 	held, until := a.departures.Held()
 	var found []api.Problem
 	if len(held) > 0 {
-		found = []api.Problem{{
-			Where: "discovery",
-			Message: fmt.Sprintf("the records of %d nodes vanished together (%s); they stay peers until %s",
-				len(held), strings.Join(abbreviated(texts(held), 5), ", "), until.UTC().Format(time.RFC3339)),
-			Remedy: "bring the records back; if these machines are really gone, run warren nodes forget",
-		}}
+		found = []api.Problem{a.heldProblem(held, until)}
 	}
 	a.problems.set("departures", found, now, a.Log)
+}
+
+func (a *agent) heldProblem(held []cluster.NodeID, until time.Time) api.Problem {
+	names := strings.Join(abbreviated(texts(held), 5), ", ")
+	if holdRule(a.Config).Silence {
+		return api.Problem{
+			Where: "discovery",
+			Message: fmt.Sprintf("the keys of %d nodes ran out (%s), their agents are away; each stays a peer until nothing has come from it for %s",
+				len(held), names, a.Config.Hold.Wait),
+			Remedy: "start the agents; if a machine is gone, say so to all: etcdctl put " + a.Config.Etcd.Prefix + "/nodes/NAME withdrawn",
+		}
+	}
+	return api.Problem{
+		Where:   "discovery",
+		Message: fmt.Sprintf("the records of %d nodes vanished together (%s); they stay peers until %s", len(held), names, until.UTC().Format(time.RFC3339)),
+		Remedy:  "bring the records back; if these machines are really gone, run warren nodes forget",
+	}
 }
 
 // abbreviated returns at most n of the words and how many more there are.

@@ -44,7 +44,7 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			steps[0],
 			{"takeover", "", a.takeOver},
 			steps[1],
-			{"record", "make the folder of records writable for the agent", a.publish},
+			{"record", "let the agent write where the records are", a.publish},
 			{"old devices", "", a.dropTunnels},
 			{"devices", "", a.brokenTunnels},
 		}
@@ -203,7 +203,7 @@ func (a *agent) attachDatapath(ctx context.Context) error {
 		return err
 	}
 	mode := a.datapathMode()
-	if err := errors.Join(a.data.SetServers(a.memory.apiServers), a.data.SetExemptions(exemptions(a.Config))); err != nil {
+	if err := errors.Join(a.data.SetServers(a.bootstrapServers()), a.data.SetExemptions(exemptions(a.Config))); err != nil {
 		return err
 	}
 	if err := a.data.Configure(constants); err != nil {
@@ -219,6 +219,13 @@ func (a *agent) attachDatapath(ctx context.Context) error {
 	}
 	a.view.attachments, err = a.data.Attachments()
 	return err
+}
+
+// bootstrapServers are the ports that a node of a strict cluster needs before it is confirmed.
+func (a *agent) bootstrapServers() []netip.AddrPort {
+	all := slices.Concat(a.memory.apiServers, a.engineServers)
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	return slices.Compact(all)
 }
 
 // datapathMode is the mode of the programs. On the way to observe mode they go on encrypting until no

@@ -191,7 +191,7 @@ func (a *agent) nodes() []api.Node {
 		case refused:
 			list = append(list, nodeStatus(node, "refused", problem))
 		case slices.Contains(held, node.ID):
-			list = append(list, nodeStatus(node, "held", "its record vanished together with others; it stays a peer until "+until.UTC().Format(time.RFC3339)))
+			list = append(list, nodeStatus(node, "held", a.heldBecause(until)))
 		case node.ID != a.id:
 			list = append(list, nodeStatus(node, "peer", ""))
 		}
@@ -342,6 +342,15 @@ func flagTexts(flags cluster.Flags) []string {
 }
 
 // snapshot is the status in the form that metrics needs.
+
+// heldBecause says why a node whose record vanished is a peer.
+func (a *agent) heldBecause(until time.Time) string {
+	if holdRule(a.Config).Silence {
+		return fmt.Sprintf("its key ran out, its agent is away; it stays a peer until nothing has come from it for %s", a.Config.Hold.Wait)
+	}
+	return "its record vanished together with others; it stays a peer until " + until.UTC().Format(time.RFC3339)
+}
+
 func (a *agent) snapshot(ctx context.Context) (s metrics.Snapshot, err error) {
 	askErr := a.ask(ctx, func() { s, err = a.metrics() })
 	return s, errors.Join(askErr, err)

@@ -26,6 +26,9 @@ func (a *agent) noteTraffic(t *tunnel, actual wireguard.Actual) {
 		}
 		phase := probed.State(now).Phase
 		traffic := plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		if traffic.Received != before[c.peer].Received {
+			a.departures.Heard(a.world.Routes().Peers[c.peer].Node, time.Now())
+		}
 		if last, ok := before[c.peer]; ok && oneWay(last, traffic) && phase == probe.Confirmed {
 			a.probing.do(c, func(peer *probe.Peer) { peer.LargeLost(now) })
 		}

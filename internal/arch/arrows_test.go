@@ -38,7 +38,8 @@ var layers = []layer{
 		foreign: []string{"github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys"}},
 
 	{dir: "internal/discovery", warren: slices.Concat([]string{"internal/yamldoc"}, pure),
-		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "golang.org/x/sys", "k8s.io", "sigs.k8s.io"}},
+		foreign: []string{"github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "golang.org/x/sys", "k8s.io", "sigs.k8s.io",
+			"go.etcd.io", "go.uber.org/zap", "google.golang.org/grpc"}},
 	{dir: "internal/wireguard", warren: pure,
 		foreign: []string{"golang.zx2c4.com/wireguard", "golang.org/x/sys"}},
 	{dir: "internal/netdev", warren: pure,
@@ -60,6 +61,7 @@ var layers = []layer{
 	{dir: "internal/cluster"},
 
 	{dir: "internal/arch"},
+	{dir: "deploy", warren: []string{"internal/config"}},
 	{dir: "docs", warren: []string{"internal"}},
 	{dir: "scripts"},
 	{dir: "test", warren: []string{"internal"}, foreign: []string{"github.com/vishvananda/netns", "golang.org/x/crypto", "golang.org/x/sync", "golang.org/x/sys"}},
@@ -75,7 +77,10 @@ var doors = map[string]string{
 	"github.com/prometheus":          "internal/metrics",
 	"github.com/spf13/cobra":         "internal/cli",
 	"github.com/vishvananda/netlink": "internal/netdev",
-	"golang.zx2c4.com/wireguard":     "internal/wireguard", // wgctrl is below it
+	"go.etcd.io":                     "internal/discovery/etcd",
+	"go.uber.org/zap":                "internal/discovery/etcd", // the logger of etcd's client
+	"golang.zx2c4.com/wireguard":     "internal/wireguard",      // wgctrl is below it
+	"google.golang.org/grpc":         "internal/discovery/etcd",
 	"k8s.io":                         "internal/discovery/kube",
 	"sigs.k8s.io":                    "internal/discovery/kube",
 }

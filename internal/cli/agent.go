@@ -114,6 +114,13 @@ Every key of the configuration file has a flag, which wins over the file. SIGHUP
 	return cmd
 }
 
+// cleanupKeys are what has to be known of an agent to remove what it left: its record too.
+var cleanupKeys = []string{
+	"node", "cluster", "device", "discovery", "dir.path", "kubernetes.kubeconfig",
+	"etcd.endpoints", "etcd.prefix", "etcd.ca-file", "etcd.cert-file", "etcd.key-file", "etcd.user", "etcd.password-file",
+	"state-dir", "run-dir", "bpf-dir", "log-level", "log-format",
+}
+
 // newLogger returns the log, and its level, which may change.
 func newLogger(w io.Writer, c config.Config) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
@@ -146,9 +153,7 @@ It works without an agent, after a kill -9, and a second time. It refuses while 
 			return agent.Cleanup(cmd.Context(), agent.CleanupOptions{Config: c, Purge: purge, Log: log})
 		},
 	}
-	s.addFlags(cmd, "node", "cluster", "device", "discovery", "dir.path", "kubernetes.kubeconfig",
-		"etcd.endpoints", "etcd.prefix", "etcd.ca-file", "etcd.cert-file", "etcd.key-file", "etcd.user", "etcd.password-file",
-		"state-dir", "run-dir", "bpf-dir", "log-level", "log-format")
+	s.addFlags(cmd, cleanupKeys...)
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the private key, the snapshot and the mode that was set as well")
 	return cmd
 }

@@ -55,7 +55,7 @@ From then on this node's packets are in clear. A peer that does not answer is wa
 			return q.output.print(cmd.OutOrStdout(), left, func(w io.Writer) { fmt.Fprintln(w, leftLine(status.Node, left)) })
 		},
 	}
-	s.addFlags(cmd, "node", "cluster", "device", "dir.path", "state-dir", "run-dir", "bpf-dir", "log-level", "log-format")
+	s.addFlags(cmd, cleanupKeys...)
 	q.output.addFlag(cmd)
 	cmd.Flags().DurationVar(&patience, "patience", patience, "how long each stage waits for peers that do not answer")
 	cmd.Flags().BoolVar(&keep, "keep-agent", false, "leave the agent running when it is done, and clean nothing up")

@@ -67,7 +67,7 @@ type Kind uint8
 const (
 	// Upsert: ID's record is Node, whole, whatever it was before.
 	Upsert Kind = iota + 1
-	// Delete: ID has no record any more. Comes only for what was upserted, never from a loss.
+	// Delete: ID has no record any more. Comes only for what was upserted, or has Left, never from a loss.
 	Delete
 	// Synced: everything there is was emitted once. Comes once, after the first complete reading.
 	Synced
@@ -80,10 +80,13 @@ const (
 	// Settings: Settings is all that the engine says of how this machine's agent is configured; empty
 	// when nothing. Comes before Synced, when it comes at all.
 	Settings
+	// Servers: Servers is where the engine itself is reached. Comes before the engine is reached first.
+	Servers
 )
 
 var kindNames = [...]string{
 	Upsert: "upsert", Delete: "delete", Synced: "synced", APIServers: "api-servers", Problems: "problems", Local: "local", Settings: "settings",
+	Servers: "servers",
 }
 
 // String returns the kind as logs show it.
@@ -100,10 +103,15 @@ type Event struct {
 	Kind Kind
 	// ID is the machine of an Upsert or a Delete.
 	ID cluster.NodeID
+	// Left belongs to Delete: the machine's record was withdrawn, and has not merely gone missing. Such an
+	// event may be of a machine that nobody had heard of.
+	Left bool
 	// Node is the record of an Upsert, not to be changed. The own record is emitted like any other.
 	Node cluster.Node
 	// APIServers belongs to the kind of that name: where the API server is reached, in order.
 	APIServers []netip.AddrPort
+	// Servers belongs to the kind of that name: in order.
+	Servers []netip.AddrPort
 	// Problems belongs to the kind of that name; ordered by place.
 	Problems []Problem
 	// Local belongs to the kind of that name.

@@ -8,7 +8,7 @@ import (
 	"warren/internal/cluster"
 )
 
-// HoldRule says when records that vanish are believed to be gone.
+// HoldRule says when the machines of records that vanish are believed to be gone.
 //
 //	first one vanishes      judged                                 let go
 //	──┬────────────────────────┬─────────────────────────────────────┬──►
@@ -22,6 +22,9 @@ type HoldRule struct {
 	Share int
 	// Wait is how long many are held back.
 	Wait time.Duration
+	// Silence: records also vanish while their agents are away, and the machines go on encrypting. Each is held
+	// back, however few they are, until nothing has come from it for Wait.
+	Silence bool
 }
 
 // Departures are the nodes whose records have vanished and that are still peers: machines that go one by
@@ -29,14 +32,14 @@ type HoldRule struct {
 // zero value is not usable, see NewDepartures.
 type Departures struct {
 	rule  HoldRule
-	first time.Time // when the first of gone vanished
-	gone  map[cluster.NodeID]bool
+	first time.Time                    // when the first of gone vanished
+	gone  map[cluster.NodeID]time.Time // when each vanished, or was heard since
 	held  bool
 }
 
 // NewDepartures returns a set without departures.
 func NewDepartures(rule HoldRule) *Departures {
-	return &Departures{rule: rule, gone: map[cluster.NodeID]bool{}}
+	return &Departures{rule: rule, gone: map[cluster.NodeID]time.Time{}}
 }
 
 // Gone notes that the node's record has vanished.
@@ -44,10 +47,17 @@ func (d *Departures) Gone(id cluster.NodeID, now time.Time) {
 	if len(d.gone) == 0 {
 		d.first = now
 	}
-	d.gone[id] = true
+	d.gone[id] = now
 }
 
-// Back notes that the node's record is there.
+// Heard notes that something came from the node through the tunnel.
+func (d *Departures) Heard(id cluster.NodeID, now time.Time) {
+	if _, ok := d.gone[id]; ok {
+		d.gone[id] = now
+	}
+}
+
+// Back notes that the node is no longer waited for: its record is there again, or it has said that it left.
 func (d *Departures) Back(id cluster.NodeID) {
 	delete(d.gone, id)
 	d.held = d.held && len(d.gone) > 0
@@ -55,11 +65,15 @@ func (d *Departures) Back(id cluster.NodeID) {
 
 // Next returns when Due has something to judge; ok is false when nothing has vanished.
 func (d *Departures) Next() (at time.Time, ok bool) {
-	wait := d.rule.Settle
-	if d.held {
-		wait = d.rule.Wait
+	switch {
+	case len(d.gone) == 0:
+		return time.Time{}, false
+	case !d.held:
+		return d.first.Add(d.rule.Settle), true
+	case d.rule.Silence:
+		return slices.MinFunc(slices.Collect(maps.Values(d.gone)), time.Time.Compare).Add(d.rule.Wait), true
 	}
-	return d.first.Add(wait), len(d.gone) > 0
+	return d.first.Add(d.rule.Wait), true
 }
 
 // Due returns, in order, the nodes that may go now, of so many peers including them.
@@ -71,29 +85,36 @@ func (d *Departures) Due(now time.Time, peers int) []cluster.NodeID {
 		d.held = true
 		return nil
 	}
-	return d.Release()
+	return d.release(func(heard time.Time) bool { return !d.rule.Silence || now.Sub(heard) >= d.rule.Wait })
 }
 
 func (d *Departures) many(peers int) bool {
-	return d.rule.Share > 0 && len(d.gone) >= 2 && len(d.gone)*100 >= d.rule.Share*peers
+	return d.rule.Silence || d.rule.Share > 0 && len(d.gone) >= 2 && len(d.gone)*100 >= d.rule.Share*peers
 }
 
 // Release returns all, held back or not, as an operator who knows that they are gone decides.
 func (d *Departures) Release() []cluster.NodeID {
-	ids := d.ids()
-	clear(d.gone)
-	d.held = false
+	return d.release(func(time.Time) bool { return true })
+}
+
+func (d *Departures) release(which func(heard time.Time) bool) []cluster.NodeID {
+	var ids []cluster.NodeID
+	for id, heard := range d.gone {
+		if which(heard) {
+			ids = append(ids, id)
+			delete(d.gone, id)
+		}
+	}
+	d.held = d.held && len(d.gone) > 0
+	slices.SortFunc(ids, cluster.NodeID.Compare)
 	return ids
 }
 
-// Held returns, in order, the nodes that are held back, and until when.
+// Held returns, in order, the nodes that are held back, and when the first of them will go, as far as is known.
 func (d *Departures) Held() (ids []cluster.NodeID, until time.Time) {
 	if !d.held {
 		return nil, time.Time{}
 	}
-	return d.ids(), d.first.Add(d.rule.Wait)
-}
-
-func (d *Departures) ids() []cluster.NodeID {
-	return slices.SortedFunc(maps.Keys(d.gone), cluster.NodeID.Compare)
+	until, _ = d.Next()
+	return slices.SortedFunc(maps.Keys(d.gone), cluster.NodeID.Compare), until
 }

@@ -58,6 +58,46 @@ func TestDepartures(t *testing.T) {
 	}
 }
 
+// TestDeparturesBySilence: a machine whose record ran out stays as long as anything comes from it.
+func TestDeparturesBySilence(t *testing.T) {
+	const wait = 600 // seconds
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	vanish := func(second int, name string) func(*Departures) {
+		return func(d *Departures) { d.Gone(id(name), at(second)); d.Due(at(second+2), 10) }
+	}
+	heard := func(second int, name string) func(*Departures) {
+		return func(d *Departures) { d.Heard(id(name), at(second)) }
+	}
+	for _, test := range []struct {
+		name      string
+		before    []func(*Departures)
+		second    int
+		due, held []string
+	}{
+		{"one vanishes", []func(*Departures){vanish(0, "n2")}, wait - 1, nil, []string{"n2"}},
+		{"and is silent", []func(*Departures){vanish(0, "n2")}, wait, []string{"n2"}, nil},
+		{"and is heard", []func(*Departures){vanish(0, "n2"), heard(100, "n2")}, wait, nil, []string{"n2"}},
+		{"and is heard no more", []func(*Departures){vanish(0, "n2"), heard(100, "n2")}, wait + 100, []string{"n2"}, nil},
+		{"each has its own time", []func(*Departures){vanish(0, "n2"), vanish(300, "n3")}, wait, []string{"n2"}, []string{"n3"}},
+		{"another is heard", []func(*Departures){vanish(0, "n2"), heard(500, "n3")}, wait, []string{"n2"}, nil},
+		{"it says that it left", []func(*Departures){vanish(0, "n2"), func(d *Departures) { d.Back(id("n2")) }}, wait, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDepartures(HoldRule{Settle: 2 * time.Second, Wait: wait * time.Second, Silence: true})
+			for _, step := range test.before {
+				step(d)
+			}
+			if diff := cmp.Diff(test.due, names(d.Due(at(test.second), 10))); diff != "" {
+				t.Errorf("due (-want +got):\n%s", diff)
+			}
+			held, _ := d.Held()
+			if diff := cmp.Diff(test.held, names(held)); diff != "" {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDeparturesReleased(t *testing.T) {
 	d := NewDepartures(HoldRule{Settle: time.Second, Share: 1, Wait: time.Hour})
 	now := time.Unix(0, 0)
