@@ -30,6 +30,10 @@ IMAGE ?= localhost/warren:dev
 image: build ## the container image, bin/warren-image.tar: IMAGE=localhost/warren:dev
 	@go run ./scripts/image -tag '$(IMAGE)' -out bin/warren-image.tar
 
+.PHONY: deploy
+deploy: ## the manifests in deploy/, rendered from the Helm chart: IMAGE=localhost/warren:dev
+	@scripts/render.sh '$(IMAGE)'
+
 .PHONY: demo
 demo: ## a cluster on this machine whose wire carries nothing in clear: the table that shows it
 	@scripts/deps.sh demo
@@ -64,8 +68,16 @@ test-vm: ## the datapath with kernel WireGuard on Debian's kernels 6.1 and 6.12,
 test-kube: ## discovery, manifests and labs against a real Kubernetes API server
 	@scripts/deps.sh kube
 	@scripts/kubetools.sh
+	@scripts/helm.sh version --short
 	@$(MAKE) --no-print-directory build
 	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh kube
+
+.PHONY: test-cluster
+test-cluster: ## Warren installed in a whole Kubernetes cluster: three kubelets, real pods, every way out of the install
+	@scripts/deps.sh cluster
+	@scripts/kubetools.sh
+	@$(MAKE) --no-print-directory build
+	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh cluster
 
 .PHONY: test-long
 test-long: ## random tests with millions of packets and hundreds of thousands of rounds

@@ -20,7 +20,7 @@ check() {
 
 formatted() {
 	local files
-	files=$(gofmt -l cmd docs internal scripts test) && [ -z "$files" ] && return
+	files=$(gofmt -l cmd deploy docs internal scripts test) && [ -z "$files" ] && return
 	printf 'gofmt -w would change:\n%s\n' "$files"
 	return 1
 }

@@ -20,9 +20,10 @@ packages_of() {
 	# The race detector needs cgo.
 	race) echo gcc libc6-dev ;;
 	vm) echo qemu-system-x86 xz-utils && packages_of demo ;;
-	# API servers and labs with one; whole clusters with containers and what kube-proxy writes its rules with.
+	# API servers and labs with one; whole clusters with containers, with what kube-proxy writes its rules with,
+	# and with a second look at what is attached.
 	kube) echo util-linux && packages_of demo ;;
-	cluster) echo containerd runc iptables nftables conntrack && packages_of kube ;;
+	cluster) echo containerd runc iptables nftables conntrack bpftool && packages_of kube ;;
 	# Bulk TCP, and the fastest ChaCha20-Poly1305 there is to compare with.
 	bench) echo iperf3 openssl && packages_of demo ;;
 	*) echo "scripts/deps.sh: unknown set $1" >&2 && return 2 ;;

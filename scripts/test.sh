@@ -3,7 +3,8 @@
 #
 #   scripts/test.sh            everything that can run on this machine, packages first, then test/
 #   scripts/test.sh race       the packages under the race detector
-#   scripts/test.sh kube       those that need a real Kubernetes, from $WARREN_KUBE_BIN or .cache/kube
+#   scripts/test.sh kube       those that need a real Kubernetes, from $WARREN_KUBE_BIN or .cache/kube, or helm
+#   scripts/test.sh cluster    Warren installed in a whole Kubernetes cluster, from the same place
 #   scripts/test.sh long       random tests with far more rounds
 #
 # With CI=true a skipped test fails unless test/skips.txt names it.
@@ -48,14 +49,22 @@ race() {
 	CGO_ENABLED=1 go_test -race -timeout 30m "${list[@]}"
 }
 
-# kube accepts no skip: whoever calls it has built Kubernetes.
+# kube accepts no skip: whoever calls it has built Kubernetes, etcd among it, and helm.
 kube() {
 	local failed=0
 	report=("$tools/testreport" -strict -skips /dev/null)
 	export WARREN_KUBE_BIN=${WARREN_KUBE_BIN:-$PWD/.cache/kube}
+	WARREN_HELM=$PWD/.cache/helm go_test ./deploy || failed=1
+	go_test ./internal/discovery/etcd || failed=1
 	go_test -timeout 20m ./test/kube/... || failed=1
 	go_test -timeout 20m -run ^TestKube ./test/e2e || failed=1
 	return $failed
+}
+
+# cluster is for whole clusters, which accept no skip either.
+cluster() {
+	report=("$tools/testreport" -strict -skips /dev/null)
+	WARREN_KUBE_BIN=${WARREN_KUBE_BIN:-$PWD/.cache/kube} go_test -timeout 25m ./test/cluster/...
 }
 
 # long obeys WARREN_FUZZ_PACKETS (packets against the loaded eBPF program), RAPID_CHECKS (rounds of

@@ -71,6 +71,7 @@ type probed struct {
 	interval time.Duration
 	bounds   probe.Path
 	leaving  bool
+	serves   bool // this node, an API server
 }
 
 func newProbing() *probing {
@@ -206,11 +207,11 @@ func (a *agent) adjustPeers(now time.Duration) {
 	p, mode, interval := a.probing, a.probeMode(), probe.Interval(len(a.probing.peers))
 	for c, peer := range p.peers {
 		bounds := a.pathBounds(peer.endpoint.Addr())
-		leaving := a.world.Leaving(peer.node)
-		if peer.mode == mode && peer.interval == interval && peer.bounds == bounds && peer.leaving == leaving {
+		leaving, serves := a.world.Leaving(peer.node), a.serves()
+		if peer.mode == mode && peer.interval == interval && peer.bounds == bounds && peer.leaving == leaving && peer.serves == serves {
 			continue
 		}
-		peer.mode, peer.interval, peer.bounds, peer.leaving = mode, interval, bounds, leaving
+		peer.mode, peer.interval, peer.bounds, peer.leaving, peer.serves = mode, interval, bounds, leaving, serves
 		p.do(c, func(peer *probe.Peer) {
 			peer.SetInterval(interval)
 			peer.SetMode(now, mode)
@@ -413,8 +414,10 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	}
 	chosen, state := a.choose(keys, now)
 	path := a.pathOf(chosen, state)
+	path.Silent = path.Send && a.serves()
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
+		path.Silent = path.Silent && !a.answers(key.Public, now)
 		for _, peer := range a.probing.channels(key.Public) {
 			path.Enforce = path.Enforce || peer.State(now).Enforce && !peer.leaving
 		}
@@ -425,6 +428,13 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 			a.probing.applied[c] = probe.Kernel{Sends: path.Send && c == chosen, Enforces: path.Enforce}
 		}
 	}
+}
+
+// serves reports whether an API server of the cluster runs on this machine: to such a one a peer may come that has lost
+// its key.
+func (a *agent) serves() bool {
+	own := a.world.Self().Addresses
+	return slices.ContainsFunc(a.memory.apiServers, func(server netip.AddrPort) bool { return slices.Contains(own, server.Addr()) })
 }
 
 // choose returns the channel by which a node with these keys, newest first, is to be sent to, and its state. Where

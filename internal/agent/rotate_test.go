@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func rotating(t *testing.T, peerEpochs []uint32, heard map[plan.Slot]said) *agen
 	t.Helper()
 	self, n2 := record("n1", "10.0.0.1", 1), record("n2", "10.0.0.2", 21)
 	self.Keys = append(self.Keys, cluster.Key{Public: cluster.PublicKey{2}, Epoch: 2, Port: cluster.DefaultPort + 1})
-	n2.Keys = nil
+	n2.Prefixes, n2.Keys = []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}, nil
 	for _, epoch := range peerEpochs {
 		n2.Keys = append(n2.Keys, cluster.Key{Public: cluster.PublicKey{20 + byte(epoch)}, Epoch: epoch, Port: plan.SlotOf(epoch, 1).Port(cluster.DefaultPort)})
 	}

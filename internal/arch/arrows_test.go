@@ -61,6 +61,7 @@ var layers = []layer{
 	{dir: "internal/cluster"},
 
 	{dir: "internal/arch"},
+	{dir: "deploy", warren: []string{"internal/config"}},
 	{dir: "docs", warren: []string{"internal"}},
 	{dir: "scripts"},
 	{dir: "test", warren: []string{"internal"}, foreign: []string{"github.com/vishvananda/netns", "golang.org/x/crypto", "golang.org/x/sync", "golang.org/x/sys"}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"warren/internal/cluster"
@@ -22,9 +23,11 @@ import (
 //	n7  key 1         10.0.0.7           behind it 10.244.7.0/24 fd00:244:7::/64, with a tunnel for 1400 bytes
 //	n8  key 1         10.0.0.8 fd00::8   not confirmed; behind it 10.244.8.0/24
 //	n9  key 1         10.0.0.9           is sent to, but may send in clear
+//	n11 key 1         10.0.0.11          not confirmed, but may not send in clear
+//	n12 key 1         10.0.0.12 fd00::12 silent; behind it 10.244.12.0/24
 //	groups of n2      239.1.0.0/16 ff05::/16
 //
-// All others are confirmed. Every machine has an API server; exempt are SNMP, IPIP, and all of and for
+// All others are confirmed. Every machine has an API server, and this one listens there; exempt are SNMP, IPIP, and all of and for
 // 10.244.2.80/28 and the nodes' port 9100 of TCP.
 func testEntries() []PrefixEntry {
 	const node, local = cluster.FlagNode, cluster.FlagLocal
@@ -36,6 +39,14 @@ func testEntries() []PrefixEntry {
 	}
 	not := func(e plan.Entry, sent bool) plan.Entry {
 		e.Send, e.Enforce = sent, false
+		return e
+	}
+	silent := func(e plan.Entry) plan.Entry {
+		e.Silent = true
+		return e
+	}
+	refused := func(e plan.Entry) plan.Entry {
+		e.Send, e.Enforce = false, true
 		return e
 	}
 	narrow := func(e plan.Entry) plan.Entry {
@@ -70,6 +81,10 @@ func testEntries() []PrefixEntry {
 		entry("fd00::8/128", not(peer("fd00::8", 1, node, 0), false)),
 		entry("10.244.8.0/24", not(peer("10.0.0.8", 1, 0, 0), false)),
 		entry("10.0.0.9/32", not(peer("10.0.0.9", 1, node, 0), true)),
+		entry("10.0.0.11/32", refused(peer("10.0.0.11", 1, node, 0))),
+		entry("10.0.0.12/32", silent(peer("10.0.0.12", 1, node, 0))),
+		entry("fd00::12/128", silent(peer("fd00::12", 1, node, 0))),
+		entry("10.244.12.0/24", peer("10.0.0.12", 1, 0, 0)),
 		entry("10.0.0.10/32", in(peer("10.0.0.10", 2, node, 0), 2)),
 		entry("fd00::10/128", in(peer("fd00::10", 2, node, 0), 2)),
 		entry("10.244.10.0/24", in(peer("10.0.0.10", 2, 0, 0), 3)),
@@ -80,11 +95,14 @@ func testEntries() []PrefixEntry {
 
 func testServers() []netip.AddrPort {
 	var servers []netip.AddrPort
-	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.8", "10.0.0.9", "fd00::1", "fd00::8"} {
+	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.8", "10.0.0.9", "10.0.0.11", "10.0.0.12", "fd00::1", "fd00::8"} {
 		servers = append(servers, netip.AddrPortFrom(netip.MustParseAddr(address), 6443))
 	}
-	return servers
+	return append(servers, deafServer)
 }
+
+// deafServer is in the list, and nobody listens there.
+var deafServer = netip.MustParseAddrPort("10.0.0.1:2379")
 
 func testExemptions() []model.Exemption {
 	exempt := func(prefix string, protocol uint8, port uint16) model.Exemption {
@@ -134,6 +152,7 @@ func lookupIn(entries []PrefixEntry) func(netip.Addr) (plan.Entry, bool) {
 // openCluster opens a datapath that knows the test's cluster, without devices.
 func openCluster(t testing.TB) *Datapath {
 	t.Helper()
+	listenAsServer(t)
 	d := open(t, Options{MaxAddresses: 64, MaxPrefixes: 64})
 	if failed, err := d.Apply(testEntries(), nil); err != nil || len(failed) > 0 {
 		t.Fatalf("failed %v: %v", failed, err)
@@ -151,18 +170,20 @@ func openCluster(t testing.TB) *Datapath {
 type memory struct {
 	datagrams map[model.Datagram]bool
 	told      map[model.Pair]bool
+	flows     map[model.Flow]bool
 }
 
 func newMemory() memory {
-	return memory{map[model.Datagram]bool{}, map[model.Pair]bool{}}
+	return memory{map[model.Datagram]bool{}, map[model.Pair]bool{}, map[model.Flow]bool{}}
 }
 
 // runModel is the model's Run.
 func runModel(program model.Program, in Input, config model.Config, known memory) model.Result {
-	meta := model.Meta{Mark: in.Mark, L3: in.L3, Ifindex: loopback, Datagrams: known.datagrams, Told: known.told}
+	meta := model.Meta{Mark: in.Mark, L3: in.L3, Ifindex: loopback, Datagrams: known.datagrams, Told: known.told, Flows: known.flows}
 	world := model.World{
 		Lookup:     lookupIn(testEntries()),
 		Servers:    map[netip.AddrPort]bool{},
+		Free:       func(f model.Flow) bool { return slices.Contains(listening, f.Server) },
 		Exemptions: testExemptions(),
 		Underlays:  modelUnderlays(testUnderlays()),
 	}

@@ -9,7 +9,7 @@ import (
 // What becomes of packets of peers that are not confirmed, of strict mode's refusals, and of the
 // exceptions from them.
 func confirmSituations() []situation {
-	return slices.Concat(sentSituations(), refusedSituations(), bootstrapSituations(), exemptSituations())
+	return slices.Concat(sentSituations(), refusedSituations(), bootstrapSituations(), silentSituations(), exemptSituations())
 }
 
 func exempting(c *model.Config) { c.Exemptions = true }
@@ -108,7 +108,8 @@ func bootstrapSituations() []situation {
 		came("to this node's server, from one whose key is not known", over4("10.0.0.4", "10.0.0.1", 1, 6443)),
 		came("answer of a server", over4("10.0.0.8", "10.0.0.1", 6443, 1)),
 		came("answer of a server whose key is not known", over4("10.0.0.4", "10.0.0.1", 6443, 1)),
-		came("answer of a server that may send in clear", over4("10.0.0.9", "10.0.0.1", 6443, 1)),
+		came("to this node's server, from one that may not send in clear", over4("10.0.0.11", "10.0.0.1", 1, 6443)),
+		came("answer of a server that may not send in clear", over4("10.0.0.11", "10.0.0.1", 6443, 1)),
 		closed("to another port", over4("10.0.0.1", "10.0.0.8", 1, 6444), model.ReasonNotConfirmed),
 		closed("to another address", over4("10.0.0.1", "10.244.8.5", 1, 6443), model.ReasonNotConfirmed),
 		closed("from the port without a server", over4("10.244.1.5", "10.0.0.8", 6443, 1), model.ReasonNotConfirmed),
@@ -119,7 +120,9 @@ func bootstrapSituations() []situation {
 		closed("from elsewhere to one whose key is not known", over4("192.0.2.1", "10.0.0.4", 1, 6443), model.ReasonNoPair),
 		refused("to this node's server from a confirmed peer", over4("10.0.0.2", "10.0.0.1", 1, 6443), model.ReasonClearFromPeer),
 		refused("answer of a confirmed peer", over4("10.0.0.2", "10.0.0.1", 6443, 1), model.ReasonClearFromPeer),
+		refused("from one that may not send in clear", over4("10.0.0.11", "10.0.0.1", 1, 6444), model.ReasonClearFromPeer),
 		refused("from one whose key is not known", over4("10.0.0.4", "10.0.0.1", 1, 6444), model.ReasonNoPair),
+		ingress("no bootstrap: answer of a confirmed peer that may send in clear", over4("10.0.0.9", "10.0.0.1", 6443, 1), model.ReasonClearFromPeer).when(strict),
 		egress("no bootstrap: to a confirmed server", over4("10.0.0.1", "10.0.0.2", 1, 6443), redirect).when(strict),
 		egress("no bootstrap: this node's server to a confirmed peer", over4("10.0.0.1", "10.0.0.2", 6443, 1), redirect).when(strict),
 		egress("no bootstrap: permissive mode", over4("10.0.0.1", "10.0.0.8", 1, 6443), passes(model.ReasonNotConfirmed)),

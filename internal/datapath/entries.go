@@ -22,6 +22,9 @@ type PrefixEntry = plan.PrefixEntry
 // failed are the prefixes that were not written or removed, in no order; everything else was done.
 // The error says why, errors.Is(err, ErrMapFull) among others, and is nil when nothing failed.
 func (d *Datapath) Apply(upserts []PrefixEntry, deletes []netip.Prefix) (failed []netip.Prefix, err error) {
+	if err := d.beginSilence(upserts); err != nil {
+		return append(prefixesOf(upserts), deletes...), err
+	}
 	exact := batch[address, exactValue]{m: d.maps[mapExact], option: optionAddresses, flags: ebpf.UpdateLock}
 	prefixes := batch[prefixKey, entryValue]{m: d.maps[mapPrefix], option: optionPrefixes}
 	var problems []error
@@ -49,6 +52,14 @@ func (d *Datapath) Apply(upserts []PrefixEntry, deletes []netip.Prefix) (failed 
 	problems = append(problems, exact.update(), prefixes.update(), exact.remove(), prefixes.remove())
 	failed = append(append(failed, exact.failed...), prefixes.failed...)
 	return failed, errors.Join(problems...)
+}
+
+func prefixesOf(entries []PrefixEntry) []netip.Prefix {
+	prefixes := make([]netip.Prefix, 0, len(entries))
+	for _, e := range entries {
+		prefixes = append(prefixes, e.Prefix)
+	}
+	return prefixes
 }
 
 // batchSize is the number of entries per system call.

@@ -272,7 +272,7 @@ func TestOpenRefuses(t *testing.T) {
 // TestOpenResizes: another size keeps the entries and the attachments, and what is written afterwards
 // reaches the attached programs.
 func TestOpenResizes(t *testing.T) {
-	for _, size := range []uint32{16, 128} {
+	for _, size := range []uint32{32, 128} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			dir := bpffs(t)
 			first := open(t, Options{Dir: dir, MaxAddresses: 64, MaxPrefixes: 64})

@@ -11,14 +11,6 @@ import (
 	"warren/internal/datapath/model"
 )
 
-func prefixesOf(entries []PrefixEntry) []netip.Prefix {
-	var all []netip.Prefix
-	for _, e := range entries {
-		all = append(all, e.Prefix)
-	}
-	return all
-}
-
 func contents[K comparable, V any](t testing.TB, d *Datapath, name string) map[K]V {
 	t.Helper()
 	all := map[K]V{}

@@ -12,7 +12,7 @@ import (
 )
 
 // LayoutVersion is the version of everything that outlives the agent in the kernel: the structs of
-// bpf/maps.h and the numbers of bpf/reason.h. It is part of the path of the pinned maps.
+// bpf/maps.h and the numbers of bpf/reason.h; one more flag or map is no other version. It is part of the path of the pinned maps.
 const LayoutVersion = 2
 
 // address is struct address: an IPv6 address, or an IPv4 address as ::ffff:a.b.c.d.
@@ -74,6 +74,7 @@ const (
 	entrySend    = uint8(8)
 	entryEnforce = uint8(16)
 	entrySlot    = 5 // two bits from this one on
+	entrySilent  = uint8(128)
 )
 
 // entryValue is struct entry.
@@ -126,6 +127,9 @@ func entryValueOf(entry plan.Entry) entryValue {
 	if entry.Enforce {
 		value.Flags |= entryEnforce
 	}
+	if entry.Silent {
+		value.Flags |= entrySilent
+	}
 	value.Flags |= uint8(entry.Slot%plan.Slots) << entrySlot
 	return value
 }
@@ -142,6 +146,7 @@ func (v entryValue) entry() plan.Entry {
 		Send:     v.Flags&entrySend != 0,
 		Enforce:  v.Flags&entryEnforce != 0,
 		Slot:     plan.Slot(v.Flags >> entrySlot % plan.Slots),
+		Silent:   v.Flags&entrySilent != 0,
 	}
 }
 
@@ -190,6 +195,14 @@ type exemptions struct {
 type pair struct {
 	Src address
 	Dst address
+}
+
+// flow is struct flow.
+type flow struct {
+	Server     address
+	Client     address
+	ServerPort [2]byte // network byte order
+	ClientPort [2]byte
 }
 
 // pathFragment is struct path_fragment.

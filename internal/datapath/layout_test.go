@@ -38,6 +38,7 @@ func TestLayout(t *testing.T) {
 		{mapPeerReasons, peerReason{}, counterValue{}},
 		{mapDatagrams, datagram{}, uint64(0)},
 		{mapTold, pair{}, uint64(0)},
+		{mapFlows, flow{}, uint64(0)},
 		{mapFragments, address{}, pathFragment{}},
 	}
 	for _, test := range tests {
@@ -142,6 +143,7 @@ func TestEntryValueRoundTrip(t *testing.T) {
 		{"confirmed peer", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Send: true}},
 		{"peer that encrypts all", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Enforce: true}},
 		{"peer with a later key", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 2, HasPair: true, Send: true, Slot: 3}},
+		{"silent peer", plan.Entry{Endpoint: netip.MustParseAddr("192.0.2.1"), Key: 1, HasPair: true, Send: true, Enforce: true, Slot: 3, Silent: true}},
 		{"explicitly not encrypted", plan.Entry{Endpoint: netip.MustParseAddr("2001:db8::1"), HasPair: true}},
 	}
 	for _, test := range tests {

@@ -17,7 +17,7 @@ func age(t testing.TB, dir string) {
 	if err := os.Rename(mapsFolder(dir), old); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{mapServers, mapExemptions, mapTold, mapFragments, mapArrivals} {
+	for _, name := range []string{mapServers, mapExemptions, mapTold, mapFlows, mapFragments, mapArrivals} {
 		if err := os.Remove(filepath.Join(old, name)); err != nil {
 			t.Fatal(err)
 		}

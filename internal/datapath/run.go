@@ -23,8 +23,8 @@ type Input struct {
 
 // Run passes a packet through a program as it is configured, with the maps as they are, and
 // returns what the program did. Nothing is sent and nothing is counted: it is a copy of the program
-// with counters of its own that the kernel runs (BPF_PROG_RUN). That copy also remembers datagrams of its
-// own: a later fragment is WireGuard's if Run saw its first fragment less than a second ago. The device that it
+// with counters of its own that the kernel runs (BPF_PROG_RUN). The copies also remember datagrams and connections of
+// their own: a later fragment is WireGuard's if Run saw its first fragment less than a second ago. The device that it
 // runs on is the loopback, so that a pod's packet that does not fit is answered there.
 func (d *Datapath) Run(program model.Program, in Input) (model.Result, error) {
 	d.mu.Lock()
@@ -60,6 +60,9 @@ func (d *Datapath) probe(v variant) (*probe, error) {
 	shared := map[string]*ebpf.Map{}
 	for _, name := range sharedWithProbes {
 		shared[name] = d.maps[name]
+	}
+	for _, other := range d.probes { // what one has let in is answered by another
+		shared[mapFlows] = other.collection.Maps[mapFlows]
 	}
 	collection, err := load(d.spec, v, v.variables(d.config, true), shared)
 	if err != nil {

@@ -22,9 +22,15 @@ type situation struct {
 	// change changes the configuration (permissive, tunnel 9, primary underlay 2).
 	change func(*model.Config)
 	// before are packets that came earlier.
-	before []Input
+	before []earlier
 	in     Input
 	want   model.Result
+}
+
+// earlier is a packet that went through a program before.
+type earlier struct {
+	program model.Program
+	in      Input
 }
 
 const (
@@ -126,8 +132,11 @@ func (s situation) when(change func(*model.Config)) situation {
 	return s
 }
 
-func (s situation) after(earlier ...Input) situation {
-	s.before = earlier
+// after are earlier packets of the same program.
+func (s situation) after(packets ...Input) situation {
+	for _, in := range packets {
+		s.before = append(s.before, earlier{s.program, in})
+	}
 	return s
 }
 
@@ -449,7 +458,7 @@ func TestSituationsInModel(t *testing.T) {
 			config := s.config()
 			known := newMemory()
 			for _, earlier := range s.before {
-				runModel(s.program, earlier, config, known)
+				runModel(earlier.program, earlier.in, config, known)
 			}
 			if diff := cmp.Diff(s.want, runModel(s.program, s.in, config, known)); diff != "" {
 				t.Errorf("result (-want +got):\n%s", diff)
@@ -474,7 +483,7 @@ func TestSituationsInKernel(t *testing.T) {
 			configure(t, d, s.config())
 			d.forget(t)
 			for _, earlier := range s.before {
-				runKernel(t, d, s.program, earlier)
+				runKernel(t, d, earlier.program, earlier.in)
 			}
 			counted := countersOf(t, d, s.program, s.in)
 			if diff := cmp.Diff(s.want, runKernel(t, d, s.program, s.in)); diff != "" {
@@ -542,7 +551,7 @@ func countersOf(t testing.TB, d *Datapath, program model.Program, in Input) map[
 func (d *Datapath) forget(t testing.TB) {
 	t.Helper()
 	for _, probe := range d.probes {
-		for _, name := range []string{mapDatagrams, mapTold} {
+		for _, name := range []string{mapDatagrams, mapTold, mapFlows} {
 			empty(t, probe.collection.Maps[name])
 		}
 	}

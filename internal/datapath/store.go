@@ -22,13 +22,14 @@ const (
 	mapPeerReasons = "peer_reasons"
 	mapDatagrams   = "own_datagrams"
 	mapTold        = "told"
+	mapFlows       = "clear_flows"
 	mapFragments   = "path_fragments"
 	mapArrivals    = "arrivals"
 )
 
 var pinnedMaps = []string{
 	mapExact, mapPrefix, mapUnderlays, mapServers, mapExemptions,
-	mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFragments, mapArrivals,
+	mapReasons, mapPeerReasons, mapDatagrams, mapTold, mapFlows, mapFragments, mapArrivals,
 }
 
 // The options that a user raises when a map is full.

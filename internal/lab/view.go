@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"warren/internal/lab/netns"
@@ -44,7 +45,13 @@ func (l *Lab) withKubeconfig(env []string) []string {
 	if err != nil {
 		return env
 	}
-	return append(env, "KUBECONFIG="+plane.Admin())
+	return with(env, "KUBECONFIG="+plane.Admin())
+}
+
+// with sets a variable in an environment. It replaces the caller's, since the first of two would count.
+func with(env []string, variable string) []string {
+	name, _, _ := strings.Cut(variable, "=")
+	return append(slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }), variable)
 }
 
 func (l *Lab) unknown(target string) error {
@@ -76,5 +83,5 @@ func (l *Lab) nodeView(node Node) netns.View {
 // environment tells Warren's own commands where the node's agent is.
 func (l *Lab) environment(node Node) []string {
 	dirs := l.dirs(node)
-	return append(os.Environ(), "WARREN_RUN_DIR="+dirs.run(), "WARREN_CONFIG="+dirs.config())
+	return with(with(os.Environ(), "WARREN_RUN_DIR="+dirs.run()), "WARREN_CONFIG="+dirs.config())
 }

@@ -128,6 +128,7 @@ func (r Routes) Entry(entry ipcache.Entry) Entry {
 		Send:     path.Send,
 		Enforce:  path.Enforce,
 		Slot:     path.Slot,
+		Silent:   path.Silent && entry.Flags&cluster.FlagNode != 0,
 	}
 }
 

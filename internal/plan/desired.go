@@ -64,12 +64,15 @@ type Entry struct {
 	Enforce bool
 	// Slot of the device by which packets to it are encrypted.
 	Slot Slot
+	// Silent says that the prefix is the address of a machine that used to answer through the tunnel and does not: it
+	// may have lost its key, and may begin connections to an API server of this node in clear.
+	Silent bool
 }
 
 // String returns the entry in one line, for golden tests and debug logs.
 func (e Entry) String() string {
-	return fmt.Sprintf("identity %d endpoint %s key %d flags %d mtu %d send %t enforce %t slot %d",
-		e.Identity, e.Endpoint, e.Key, e.Flags, e.MTU, e.Send, e.Enforce, e.Slot)
+	return fmt.Sprintf("identity %d endpoint %s key %d flags %d mtu %d send %t enforce %t slot %d silent %t",
+		e.Identity, e.Endpoint, e.Key, e.Flags, e.MTU, e.Send, e.Enforce, e.Slot, e.Silent)
 }
 
 // Path is what this node has found out about the way to a peer, in the terms of Entry.
@@ -78,4 +81,5 @@ type Path struct {
 	Send    bool
 	Enforce bool
 	Slot    Slot
+	Silent  bool
 }

@@ -49,7 +49,10 @@ func wanted(w *World, scope Scope) State {
 
 // anyPath draws news about the way to one of the keys that anyChange draws.
 func anyPath(t *rapid.T) Change {
-	path := Path{MTU: uint16(rapid.SampledFrom([]int{0, 1280, 1408}).Draw(t, "mtu")), Send: rapid.Bool().Draw(t, "send")}
+	path := Path{
+		MTU:  uint16(rapid.SampledFrom([]int{0, 1280, 1408}).Draw(t, "mtu")),
+		Send: rapid.Bool().Draw(t, "send"), Silent: rapid.Bool().Draw(t, "silent"),
+	}
 	return Change{Paths: map[cluster.PublicKey]Path{publicKey(rapid.ByteRange(1, 9).Draw(t, "key")): path}}
 }
 

@@ -12,8 +12,9 @@ import (
 //
 // The nodes have the network that a cluster has. Records come from the API server on node 0, over connections
 // that are encrypted, in clear, or dropped, as the nodes' kernels do at the moment. Agents restart (the kernel goes
-// on) and machines reboot (the kernel's state is lost, the records are on the disk). Probes are lost, and requests
-// arrive when they are long out of date.
+// on) and machines reboot (the kernel's state is lost, the records are on the disk). One machine may lose its disk, comes
+// back with another key, and can say so through the API server only. Probes are lost, and requests arrive when they are
+// long out of date.
 //
 // No step may end encryption towards a confirmed peer but a reboot or observe mode, none may begin it where it does
 // not arrive, and outside strict mode nobody drops clear packets of a node that has not promised to encrypt. And
@@ -130,6 +131,7 @@ var (
 	oneBlocked    = setting{nodes: 2, mode: Permissive, flights: true, crashes: true, blocked: true}
 	oneMoves      = setting{nodes: 2, mode: Permissive, known: true, movers: 1, flights: true, crashes: true}
 	threeStrict   = setting{nodes: 3, mode: Strict, old: true, crashes: true}
+	oneLoses      = setting{nodes: 2, mode: Strict, flights: true, crashes: true, loses: true}
 	bothMove      = setting{nodes: 2, mode: Permissive, known: true, movers: 2, crashes: true}
 )
 
@@ -146,6 +148,9 @@ func TestModel(t *testing.T) {
 		{"both change modes", bothMove},
 		{"three permissive nodes", setting{nodes: 3, mode: Permissive, crashes: true}},
 		{"three strict nodes", threeStrict},
+		{"two strict nodes, one loses its disk", oneLoses},
+		{"two permissive nodes, one loses its disk", setting{nodes: 2, mode: Permissive, flights: true, crashes: true, loses: true}},
+		{"three strict nodes, one loses its disk", setting{nodes: 3, mode: Strict, old: true, crashes: true, loses: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Now()
@@ -220,6 +225,7 @@ func TestModelCanFail(t *testing.T) {
 			r.adopt = func(o Options) stance { return newStance(Options{Mode: o.Mode, Kernel: o.Kernel}) }
 		}, "drops clear packets"},
 		{"no bootstrap exception", threeStrict, func(r *rules) { r.closed = true }, "in mode strict for ever: encrypts to 2: false"},
+		{"no exception for a peer that fell silent", oneLoses, func(r *rules) { r.deaf = true }, "packets of node 0 never arrive at 1"},
 		{"a reboot loses the records", twoPermissive, func(r *rules) { r.forgetful = true }, "packets of node 0 never arrive at 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,6 +15,8 @@ type state struct {
 
 type machine struct {
 	published bool // its record, which has its key
+	lost      bool // its disk, and with it its first key
+	former    bool // what is published has its first key
 	mode      Mode
 	elapsed   bool // the grace of the mode has passed
 	strict    bool // the kernel's mode, for an agent that restarts
@@ -23,6 +25,8 @@ type machine struct {
 // link is the stance of one node towards another, its moments as yes or no, and what surrounds it.
 type link struct {
 	known                              bool // the record, on disk and in the device
+	outdated                           bool // it has the key that the peer has lost
+	silent                             bool // the peer has answered, and does not any more
 	answered, adopted, released, heard bool
 	kernel                             Kernel
 	encrypting, enforcing              bool // the peer said
@@ -56,6 +60,7 @@ type setting struct {
 	flights bool // requests and replies take time, get lost and get old, datapaths follow later; else all that is one step
 	crashes bool // agents restart, machines reboot
 	blocked bool // nothing that is encrypted arrives at node 1
+	loses   bool // node 1 loses its disk, once
 }
 
 // rules are what is checked: those of stance, or one of them broken. Now is 0.
@@ -71,6 +76,8 @@ type rules struct {
 	forgetful bool
 	// closed: there is no bootstrap exception.
 	closed bool
+	// deaf: there is none for a peer that fell silent.
+	deaf bool
 }
 
 func realRules() rules {
@@ -138,17 +145,27 @@ func (w *world) word(s *stance) Stance {
 }
 
 // arrives reports whether a packet gets from i to j; api says that it belongs to a connection with the API server,
-// which the bootstrap exception lets pass while the sender, or the receiver, has not confirmed the other.
+// which the bootstrap exception lets pass while the sender, or the receiver, has not confirmed the other. A silent peer
+// may begin one in clear, and is answered so.
 func (w *world) arrives(st *state, i, j int, api bool) bool {
 	there, back := st.link(i, j), st.link(j, i)
 	api = api && !w.closed
+	answer := api && i == server && w.letsIn(there) && !back.kernel.Sends
 	switch {
-	case there.kernel.Sends:
-		return back.known && !(w.blocked && j == 1)
+	case there.kernel.Sends && !answer:
+		return w.decrypts(st, i, j)
 	case st.nodes[i].mode == Strict && there.known && !api:
 		return false
 	}
-	return !back.kernel.Enforces || api && !back.kernel.Sends
+	return !back.kernel.Enforces || api && (!back.kernel.Sends || j == server && w.letsIn(back))
+}
+
+func (w *world) letsIn(l *link) bool { return l.silent && !w.deaf }
+
+// decrypts reports whether what i encrypts to j arrives: each has the other's record, with the key that it has now.
+func (w *world) decrypts(st *state, i, j int) bool {
+	there, back := st.link(i, j), st.link(j, i)
+	return there.known && back.known && !there.outdated && !back.outdated && !(w.blocked && j == 1)
 }
 
 // reaches reports whether a node can talk to the API server.
@@ -191,6 +208,9 @@ func (w *world) toNode(i int) []happening {
 			happening{name: fmt.Sprintf("node %d: the agent restarts", i), do: func(st *state) bool { return w.restart(st, i) }},
 			happening{name: fmt.Sprintf("node %d reboots", i), reboots: true, do: func(st *state) bool { return w.reboot(st, i) }})
 	}
+	if w.loses && i == 1 {
+		all = append(all, happening{name: "node 1 loses its disk", reboots: true, do: w.loseDisk})
+	}
 	for _, mode := range []Mode{Observe, Permissive, Strict} {
 		if i < w.movers {
 			all = append(all,
@@ -208,6 +228,7 @@ func (w *world) toLink(i, j int) []happening {
 			return w.ask(st, i, j) && w.hear(st, i, j) && w.learn(st, i, j)
 		}},
 		{name: fmt.Sprintf("node %d hears nothing of %d for long", i, j), do: func(st *state) bool { return w.silent(st, i, j) }},
+		{name: fmt.Sprintf("node %d hears no more of %d, which cannot answer", i, j), good: true, do: func(st *state) bool { return w.miss(st, i, j) }},
 		{name: fmt.Sprintf("node %d changes its datapath for %d", i, j), good: true, do: func(st *state) bool { return w.apply(st, i, j) }},
 	}
 }
@@ -235,15 +256,38 @@ func (w *world) inFlight(i, j int) []happening {
 func (w *world) publish(st *state, i int) bool {
 	n := &st.nodes[i]
 	ok := !n.published && w.reaches(st, i)
-	n.published = n.published || ok
+	n.published, n.former = n.published || ok, n.former && !ok
 	return ok
 }
 
+// know is the arrival of a record. One with another key is that of another peer.
 func (w *world) know(st *state, i, j int) bool {
-	l := st.link(i, j)
-	ok := !l.known && st.nodes[i].published && st.nodes[j].published && w.reaches(st, i)
-	l.known = l.known || ok
-	return ok
+	l, of := st.link(i, j), st.nodes[j]
+	ok := st.nodes[i].published && w.reaches(st, i)
+	switch {
+	case ok && of.published && l.outdated:
+		*l = link{known: true, excused: l.excused}
+	case ok && !l.known && (of.published || of.former):
+		l.known, l.outdated = true, !of.published
+	default:
+		return false
+	}
+	return true
+}
+
+// loseDisk makes a new node of node 1, which has a new key and knows nobody.
+func (w *world) loseDisk(st *state) bool {
+	n := &st.nodes[1]
+	if n.lost {
+		return false
+	}
+	n.lost, n.former, n.published, n.elapsed = true, n.published, false, n.elapsed && w.old
+	for _, j := range w.others(1) {
+		l, back := st.link(1, j), st.link(j, 1)
+		*l = link{excused: l.excused || l.kernel.Sends && w.mode != Strict}
+		back.outdated, back.probe = back.known, flying{}
+	}
+	return true
 }
 
 func (w *world) elapse(st *state, i int) bool {
@@ -260,7 +304,7 @@ func (w *world) restart(st *state, i int) bool {
 	for _, j := range w.others(i) {
 		if l := st.link(i, j); l.known {
 			w.keep(st, i, j, new(w.adopt(Options{Mode: n.mode, Kernel: l.kernel, KernelMode: n.kernelMode()})))
-			l.probe = flying{}
+			l.probe, l.silent = flying{}, false
 		}
 	}
 	return n.published
@@ -335,10 +379,16 @@ func (w *world) apply(st *state, i, j int) bool {
 }
 
 func (w *world) silent(st *state, i, j int) bool {
-	s := w.stance(st, i, j)
+	l, s := st.link(i, j), w.stance(st, i, j)
 	w.silence(s)
 	w.keep(st, i, j, s)
-	return st.link(i, j).known
+	l.silent = l.silent || w.loses && i == server && l.kernel.Sends // nothing else depends on it
+	return l.known
+}
+
+// miss is the same where it is sure to happen.
+func (w *world) miss(st *state, i, j int) bool {
+	return w.loses && !w.decrypts(st, i, j) && w.silent(st, i, j)
 }
 
 func (w *world) ask(st *state, i, j int) bool {
@@ -370,7 +420,7 @@ func (w *world) learn(st *state, i, j int) bool {
 	s := w.stance(st, i, j)
 	w.reply(s, l.probe.informed, Stance{Encrypting: l.probe.encrypting, Enforcing: l.probe.enforcing})
 	w.keep(st, i, j, s)
-	l.probe = flying{}
+	l.probe, l.silent = flying{}, false
 	return true
 }
 
@@ -391,7 +441,7 @@ func (w *world) drain(st *state, i, j int) bool {
 // replay is the arrival of a request of i at j, which may have been held back for long.
 func (w *world) replay(st *state, i, j int, encrypting bool) bool {
 	back := st.link(j, i)
-	if !back.known || !st.link(i, j).known || w.blocked && j == 1 {
+	if !w.decrypts(st, i, j) {
 		return false
 	}
 	s := w.stance(st, j, i)
@@ -418,7 +468,7 @@ func (w *world) wrong(before, after *state, step happening) string {
 			was, is, back := before.link(i, j), after.link(i, j), after.link(j, i)
 			mode, strict := after.nodes[i].mode, after.nodes[i].mode == Strict || after.nodes[j].mode == Strict
 			switch {
-			case was.kernel.Sends && !is.kernel.Sends && mode != Observe && !step.reboots:
+			case was.kernel.Sends && !is.kernel.Sends && mode != Observe && !step.reboots && was.outdated == is.outdated:
 				return fmt.Sprintf("node %d stops encrypting to %d, which is confirmed", i, j)
 			case is.kernel.Sends && w.blocked && j == 1:
 				return fmt.Sprintf("node %d encrypts to %d, where nothing arrives", i, j)

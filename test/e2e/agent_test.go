@@ -18,6 +18,7 @@ import (
 	"warren/internal/api"
 	"warren/internal/cluster"
 	"warren/internal/lab"
+	"warren/test/flow"
 )
 
 // TestAgent goes through the life of agents in one lab: idle, dying under traffic, stopped, repaired,
@@ -100,9 +101,9 @@ func residentMemory(t testing.TB, pid int) int {
 // noLoss kills and restarts agents under traffic in both directions, of hosts and of pods.
 func noLoss(t *testing.T, c *testLab) {
 	n1, n2 := c.node("n1"), c.node("n2")
-	streams := []*stream{
-		startStream(t, hostOf(n1, 0), hostOf(n2, 0)), startStream(t, hostOf(n2, 0), hostOf(n1, 0)),
-		startStream(t, podOf(n1, 0), podOf(n2, 0)), startStream(t, podOf(n2, 1), podOf(n1, 1)),
+	streams := []*flow.Stream{
+		flow.StartStream(t, flow.Host(n1, 0), flow.Host(n2, 0)), flow.StartStream(t, flow.Host(n2, 0), flow.Host(n1, 0)),
+		flow.StartStream(t, flow.Pod(n1, 0), flow.Pod(n2, 0)), flow.StartStream(t, flow.Pod(n2, 1), flow.Pod(n1, 1)),
 	}
 	time.Sleep(500 * time.Millisecond)
 	c.must("agent", "kill", "n1")
@@ -115,7 +116,7 @@ func noLoss(t *testing.T, c *testLab) {
 	c.must("agent", "start", "n1", "n2")
 	time.Sleep(500 * time.Millisecond)
 	for _, s := range streams {
-		s.finish(t)
+		s.Finish(t)
 	}
 	c.mustVerify(allRows)
 }

@@ -5,12 +5,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"warren/internal/api"
 	"warren/internal/discovery/dir"
 	"warren/internal/discovery/record"
 	"warren/internal/lab/netns"
+	"warren/test/flow"
 )
 
 // Ports of the server that stands for an API server, and of one that is none.
@@ -36,9 +39,15 @@ func TestJoinStrict(t *testing.T) {
 	// Nobody but n2 is heard by the tunnel of n1.
 	n2 := c.node("n2").Addresses[0].String()
 	c.mustExec("n1", "nft", "table inet block { chain in { type filter hook input priority 0; udp dport 51880 ip saddr != "+n2+" drop; }; }")
+	eventually(t, 30*time.Second, "n1 enforces, since it is strict for long", func() bool {
+		return slices.ContainsFunc(c.status("n1").Peers, func(p api.Peer) bool { return p.Enforcing })
+	})
 	c.run("join", "--wait", "5s") // n1 is never confirmed
 
 	n3 := c.node("n3")
+	eventually(t, 30*time.Second, "n3 enforces too", func() bool {
+		return slices.ContainsFunc(c.status("n3").Peers, func(p api.Peer) bool { return p.Node == "n1" && p.Enforcing })
+	})
 	reaches := func(port uint16, family int) bool {
 		return echoes(n3.Namespace, netip.AddrPortFrom(n1.Addresses[family], port), 10*time.Second)
 	}
@@ -75,7 +84,7 @@ func TestStackedServers(t *testing.T) {
 	c := up(t, "stacked", "--nodes", "2", "--pods", "1", "--mode", "strict")
 	n1, n2 := c.node("n1"), c.node("n2")
 	servers := []netip.AddrPort{netip.AddrPortFrom(n1.Addresses[0], apiPort), netip.AddrPortFrom(n2.Addresses[0], apiPort)}
-	flows := startFlows(t, c.open().Topology.Nodes)
+	flows := flow.Between(t, c.open().Topology.Nodes)
 	list := filepath.Join(filepath.Dir(c.open().RecordPath("n1")), dir.APIServerFile)
 	write(t, list, record.MarshalAPIServers(servers))
 	c.must("join")
@@ -87,13 +96,23 @@ func TestStackedServers(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	for _, f := range flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 	c.mustVerify(6 * 4 * 2 * 3)
 }
 
-// serveEcho answers TCP connections at an address with what they send, until the end of the test.
+// serveEcho answers TCP connections at an address with what they send first, until the end of the test.
 func serveEcho(t *testing.T, namespace string, at netip.AddrPort) {
+	t.Helper()
+	acceptEach(t, namespace, at, func(connection net.Conn) {
+		buffer := make([]byte, 16)
+		n, _ := connection.Read(buffer)
+		_, _ = connection.Write(buffer[:n])
+	})
+}
+
+// acceptEach handles TCP connections at an address until the end of the test.
+func acceptEach(t *testing.T, namespace string, at netip.AddrPort, handle func(net.Conn)) {
 	t.Helper()
 	var listener net.Listener
 	err := netns.Do(namespace, func() (err error) {
@@ -110,10 +129,10 @@ func serveEcho(t *testing.T, namespace string, at netip.AddrPort) {
 			if err != nil {
 				return
 			}
-			buffer := make([]byte, 16)
-			n, _ := connection.Read(buffer)
-			_, _ = connection.Write(buffer[:n])
-			_ = connection.Close()
+			go func() {
+				defer connection.Close()
+				handle(connection)
+			}()
 		}
 	}()
 }

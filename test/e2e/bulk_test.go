@@ -14,6 +14,8 @@ import (
 
 	"warren/internal/lab"
 	"warren/internal/lab/netns"
+	"warren/internal/lab/proof"
+	"warren/test/flow"
 )
 
 const (
@@ -34,19 +36,19 @@ type bulk struct {
 }
 
 // startBulk connects two ends; the connection is closed with the test.
-func startBulk(t *testing.T, from, to end) *bulk {
+func startBulk(t *testing.T, from, to proof.End) *bulk {
 	t.Helper()
-	b := &bulk{name: fmt.Sprintf("%s to %s", from.address, to.address), arrived: &atomic.Int64{}}
+	b := &bulk{name: fmt.Sprintf("%s to %s", from.Address, to.Address), arrived: &atomic.Int64{}}
 	var listener net.Listener
-	err := netns.Do(to.namespace, func() (err error) {
-		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.address, 0).String())
+	err := netns.Do(to.Namespace, func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.Address, 0).String())
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	err = netns.Do(from.namespace, func() error {
+	err = netns.Do(from.Namespace, func() error {
 		client, err := net.DialTimeout("tcp", listener.Addr().String(), bulkLimit)
 		if err == nil {
 			b.client = client.(*net.TCPConn)
@@ -143,11 +145,11 @@ func (b *bulk) info(t *testing.T) *unix.TCPInfo {
 }
 
 // pairs are the ends of the connections between two nodes, of hosts and of pods, in both families.
-func pairs(n1, n2 lab.Node) [][2]end {
-	var all [][2]end
+func pairs(n1, n2 lab.Node) [][2]proof.End {
+	var all [][2]proof.End
 	for family := range 2 {
 		all = append(all,
-			[2]end{hostOf(n1, family), hostOf(n2, family)}, [2]end{podOf(n1, family), podOf(n2, family)})
+			[2]proof.End{flow.Host(n1, family), flow.Host(n2, family)}, [2]proof.End{flow.Pod(n1, family), flow.Pod(n2, family)})
 	}
 	return all
 }

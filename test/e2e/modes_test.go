@@ -10,29 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"warren/internal/lab"
+	"warren/test/flow"
 )
 
 // modeTime is how long a change of mode may take until every peer follows.
 const modeTime = 30 * time.Second
-
-// flow is traffic that must not suffer.
-type flow interface{ finish(*testing.T) }
-
-// startFlows starts UDP and TCP between all pairs of nodes, of hosts and of pods, in both families.
-func startFlows(t *testing.T, nodes []lab.Node) []flow {
-	t.Helper()
-	var flows []flow
-	for i, a := range nodes {
-		for j, b := range nodes[i+1:] {
-			family := (i + j) % 2
-			flows = append(flows,
-				startStream(t, hostOf(a, family), hostOf(b, family)), startStream(t, podOf(b, 1-family), podOf(a, 1-family)),
-				startConversation(t, podOf(a, family), podOf(b, family)), startConversation(t, hostOf(b, 1-family), hostOf(a, 1-family)))
-		}
-	}
-	return flows
-}
 
 // setMode sets the mode of all nodes, one after the other, and waits until every peer follows.
 func (c *testLab) setMode(mode string, nodes []string) {
@@ -69,7 +51,7 @@ func TestModesUnderTraffic(t *testing.T) {
 	for _, name := range names {
 		c.mustExec(name, warren, "cleanup")
 	}
-	flows := startFlows(t, nodes)
+	flows := flow.Between(t, nodes)
 	c.must("agent", append([]string{"start"}, names...)...)
 	for _, mode := range []string{"permissive", "strict"} {
 		c.setMode(mode, names)
@@ -83,7 +65,7 @@ func TestModesUnderTraffic(t *testing.T) {
 		}
 	}
 	for _, f := range flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 	for _, name := range names {
 		if left := warrenOn(c, name); len(left) > 0 {
@@ -110,12 +92,12 @@ func (c *testLab) logDrops(names []string) {
 func TestLeaveStrict(t *testing.T) {
 	t.Parallel()
 	c := up(t, "leave", "--nodes", "3", "--pods", "1", "--mode", "strict")
-	flows := startFlows(t, c.open().Topology.Nodes)
+	flows := flow.Between(t, c.open().Topology.Nodes)
 	time.Sleep(2 * time.Second)
 	c.mustExec("n3", warren, "leave")
 	time.Sleep(time.Second)
 	for _, f := range flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 	if left := warrenOn(c, "n3"); len(left) > 0 {
 		t.Errorf("left on n3: %v", left)

@@ -17,6 +17,7 @@ import (
 	"warren/internal/lab"
 	"warren/internal/lab/proof"
 	"warren/internal/lab/wire"
+	"warren/test/flow"
 )
 
 // rotationTime is how long the replacement of a key may take where every peer comes along.
@@ -25,7 +26,7 @@ const rotationTime = time.Minute
 // watched is a lab with traffic between all nodes in both directions, and somebody who reads along on the wire.
 type watched struct {
 	*testLab
-	flows   []flow
+	flows   []flow.Flow
 	capture *wire.Capture
 }
 
@@ -38,7 +39,7 @@ func watch(t *testing.T, c *testLab) *watched {
 		for j, b := range topology.Nodes {
 			if a.Name != b.Name {
 				family := (i + j) % 2
-				w.flows = append(w.flows, startStream(t, hostOf(a, family), hostOf(b, family)), startStream(t, podOf(a, 1-family), podOf(b, 1-family)))
+				w.flows = append(w.flows, flow.StartStream(t, flow.Host(a, family), flow.Host(b, family)), flow.StartStream(t, flow.Pod(a, 1-family), flow.Pod(b, 1-family)))
 			}
 		}
 	}
@@ -53,7 +54,7 @@ func watch(t *testing.T, c *testLab) *watched {
 func (w *watched) finish(t *testing.T) {
 	t.Helper()
 	for _, f := range w.flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 	if t.Failed() {
 		w.showReasons()

@@ -7,13 +7,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warren/test/flow"
 )
 
 // TestTunnelThatWaits: a tunnel process that has to wait for a processor loses nothing.
 func TestTunnelThatWaits(t *testing.T) {
 	t.Parallel()
 	c := up(t, "waits", "--nodes", "3", "--pods", "1", "--mode", "strict")
-	flows := startFlows(t, c.open().Topology.Nodes)
+	flows := flow.Between(t, c.open().Topology.Nodes)
 	for _, node := range []string{"n1", "n2"} {
 		for range 5 {
 			for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
@@ -27,7 +29,7 @@ func TestTunnelThatWaits(t *testing.T) {
 		}
 	}
 	for _, f := range flows {
-		f.finish(t)
+		f.Finish(t)
 	}
 }
 

@@ -330,8 +330,9 @@ type gate struct {
 	config string // a kubeconfig that leads through the gate, as an administrator
 
 	mu       sync.Mutex
-	refuse   int // HTTP status of every answer; 0 lets through
-	outdated bool
+	refuse   int  // HTTP status of every answer; 0 lets through
+	brief    bool // watches end after two seconds
+	outdated bool // watches that are taken up are so at a version that is long gone
 	counts   map[string]int
 	bytes    int64
 }
@@ -388,11 +389,14 @@ func (g *gate) pass(r *http.Request) int {
 	what := r.Method
 	if query.Get("watch") != "" {
 		what = "WATCH"
-		if g.outdated && query.Get("resourceVersion") != "" && query.Get("sendInitialEvents") == "" {
+		if g.brief {
+			query.Set("timeoutSeconds", "2")
+		}
+		if g.outdated && query.Get("sendInitialEvents") == "" {
 			query.Set("resourceVersion", "1")
-			r.URL.RawQuery = query.Encode()
 			g.counts["outdated"]++
 		}
+		r.URL.RawQuery = query.Encode()
 	}
 	g.counts[what]++
 	return g.refuse

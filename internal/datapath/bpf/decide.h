@@ -151,6 +151,8 @@ decide_egress(const struct packet *pkt, const struct entry *src, const struct en
 	if (!(dst->flags & ENTRY_SEND))
 		return is_bootstrap(pkt) ? verdict(ACTION_PASS, REASON_BOOTSTRAP)
 					 : pass_unless_strict(REASON_NOT_CONFIRMED);
+	if (pkt->in_clear)
+		return verdict(ACTION_PASS, REASON_BOOTSTRAP);
 	if (tunnel_of(dst) == 0)
 		return pass_unless_strict(REASON_NO_TUNNEL);
 	return verdict(ACTION_TUNNEL, REASON_REDIRECTED);
@@ -188,9 +190,11 @@ decide_ingress(const struct packet *pkt, const struct entry *src, const struct e
 					 : pass_unless_strict(REASON_NO_PAIR);
 	if (src->key == 0 || (has_pair(dst) && dst->key == 0))
 		return verdict(ACTION_PASS, REASON_KEY_ZERO);
+	if (pkt->in_clear || (!(src->flags & ENTRY_SEND) && is_bootstrap(pkt)))
+		return verdict(ACTION_PASS, REASON_BOOTSTRAP);
 	if (src->flags & ENTRY_ENFORCE)
 		return pass_unless_strict(REASON_CLEAR_FROM_PEER);
-	return verdict(ACTION_PASS, is_bootstrap(pkt) ? REASON_BOOTSTRAP : REASON_CLEAR_FROM_PEER);
+	return verdict(ACTION_PASS, REASON_CLEAR_FROM_PEER);
 }
 
 /*

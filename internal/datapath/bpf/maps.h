@@ -2,7 +2,8 @@
 /*
  * Everything that the programs share with the loader and that outlives both. The sizes and offsets
  * are those of the Go side (layout.go), and a test compares the two. Change one of these structs,
- * or a number in reason.h, and LayoutVersion there has to change with it.
+ * or a number in reason.h, and LayoutVersion there has to change with it. A flag or a map more
+ * needs none: older programs pass over it.
  */
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <linux/types.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "reason.h"
@@ -33,6 +35,7 @@ enum entry_flag {
 	ENTRY_SEND = 8,	    /* the peer is known to decrypt */
 	ENTRY_ENFORCE = 16, /* the peer is known to encrypt */
 	ENTRY_SLOT = 96,    /* device that encrypts for the peer, shifted by ENTRY_SLOT_SHIFT */
+	ENTRY_SILENT = 128, /* a machine that used to answer through the tunnel, and does not */
 };
 #define ENTRY_SLOT_SHIFT 5
 
@@ -122,6 +125,15 @@ struct pair {
 	struct address dst;
 };
 _Static_assert(sizeof(struct pair) == 32, "struct pair");
+
+/* A TCP connection with a server of this node. */
+struct flow {
+	struct address server;
+	struct address client;
+	__be16 server_port;
+	__be16 client_port;
+};
+_Static_assert(sizeof(struct flow) == 36, "struct flow");
 
 struct path_fragment {
 	__u64 at;   /* bpf_ktime_get_ns() */
@@ -214,6 +226,15 @@ struct {
 	__type(value, __u64);
 } told SEC(".maps");
 
+/* Connections that a silent peer began in clear, and when it was last heard on it
+ * (bpf_ktime_get_ns). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct flow);
+	__type(value, __u64);
+} clear_flows SEC(".maps");
+
 /*
  * The last first fragment of a WireGuard datagram from each peer, by its address. A router that
  * cuts makes the first fragment as large as its link allows.
@@ -290,6 +311,13 @@ static __always_inline const struct entry *lookup_entry(const struct address *ad
 	}
 	/* What covers it may have gone from one map to the other between the two lookups. */
 	return lookup_exact(address, found) ? found : NULL;
+}
+
+static __always_inline bool is_server(const struct address *address, __u16 port)
+{
+	struct server key = {.address = *address, .port = bpf_htons(port)};
+
+	return bpf_map_lookup_elem(&servers, &key) != NULL;
 }
 
 /* Count one packet (a GSO packet is one) that leaves the program for this reason. */

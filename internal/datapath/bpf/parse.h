@@ -70,6 +70,9 @@ struct packet {
 	bool own_datagram; /* the first fragment of this datagram was WireGuard's own */
 	bool exempt;	   /* an exemption is about the packet */
 	bool server;	   /* whole TCP from or to the port of a server */
+	bool in_clear;	   /* of a connection that a silent peer began in clear */
+
+	__u32 transport; /* of the layer 4 header from the beginning of what was parsed */
 };
 
 struct vlan_tag {
@@ -188,7 +191,8 @@ static __always_inline enum reason parse_ipv4(struct __sk_buff *skb, __u32 offse
 	}
 	if (pkt->fragment != FRAGMENT_LATER) {
 		pkt->l4_offset = ip.ihl * 4;
-		parse_transport(skb, offset + pkt->l4_offset, pkt);
+		pkt->transport = offset + pkt->l4_offset;
+		parse_transport(skb, pkt->transport, pkt);
 	}
 	return REASON_NONE;
 }
@@ -254,6 +258,7 @@ static __always_inline enum reason parse_ipv6(struct __sk_buff *skb, __u32 offse
 	/* An extension header that was not stepped over is not a layer 4 that anybody asks for. */
 	if (pkt->fragment != FRAGMENT_LATER) {
 		pkt->l4_offset = offset - start;
+		pkt->transport = offset;
 		parse_transport(skb, offset, pkt);
 	}
 	return REASON_NONE;

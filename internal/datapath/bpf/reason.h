@@ -74,7 +74,7 @@ enum reason {
 	REASON_PROBE = 28,
 	/* to a peer that has not proved yet that it can decrypt; in clear, in strict mode dropped */
 	REASON_NOT_CONFIRMED = 29,
-	/* strict mode: TCP between the port of an API server or etcd and a node that is not confirmed yet; in clear */
+	/* TCP between the port of an API server or etcd and a node that is not confirmed yet (strict mode), or that began it in clear since it answers no more; in clear */
 	REASON_BOOTSTRAP = 30,
 	/* between addresses of the cluster, and exempted by the configuration; in clear */
 	REASON_EXEMPT = 31,

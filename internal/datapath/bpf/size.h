@@ -73,36 +73,50 @@ static __always_inline void lower_mss(struct __sk_buff *skb, __u32 tcp_offset, _
 }
 
 /*
+ * Lower the segment size in the options of the TCP header at tcp_offset, which ends at end from
+ * there. It is a global function, so that the verifier follows its loop once, and not once for each
+ * state of the caller. Returns how many it has lowered.
+ */
+__noinline int clamp_options(struct __sk_buff *skb, __u32 tcp_offset, __u32 end, __u32 largest)
+{
+	__u32 at = sizeof(struct tcphdr);
+	struct mss_option option;
+	int i, lowered = 0;
+
+	if (end > sizeof(struct tcphdr) + MAX_TCP_OPTIONS)
+		return 0;
+	for (i = 0; i < MAX_TCP_OPTIONS && at + sizeof(option) <= end; i++) {
+		if (bpf_skb_load_bytes(skb, tcp_offset + at, &option, sizeof(option)) ||
+		    option.kind == TCP_OPTION_END)
+			break;
+		if (option.kind == TCP_OPTION_NOP) {
+			at++;
+			continue;
+		}
+		if (option.len < 2)
+			break;
+		if (option.kind == TCP_OPTION_MSS && option.len == sizeof(option) &&
+		    bpf_ntohs(option.value) > largest) {
+			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest));
+			lowered++;
+		}
+		at += option.len;
+	}
+	return lowered;
+}
+
+/*
  * Lower the segment size that a SYN or SYN-ACK offers to what fits into the tunnel. A TCP that
  * sends no such option, or one that is cut short, is left as it is.
  */
 static __always_inline void clamp_mss(struct __sk_buff *skb, __u32 ip_offset,
 				      const struct packet *pkt, __u16 mtu)
 {
-	__u16 largest = largest_mss(pkt, mtu);
-	__u32 tcp_offset = ip_offset + pkt->l4_offset, at = sizeof(struct tcphdr), end;
-	struct mss_option option;
+	__u32 tcp_offset = ip_offset + pkt->l4_offset;
 	struct tcphdr tcp;
-	int i;
 
-	if (!mtu || !load_tcp(skb, tcp_offset, pkt, &tcp) || !tcp.syn)
-		return;
-	end = tcp.doff * 4;
-	for (i = 0; i < MAX_TCP_OPTIONS && at + sizeof(option) <= end; i++) {
-		if (bpf_skb_load_bytes(skb, tcp_offset + at, &option, sizeof(option)) ||
-		    option.kind == TCP_OPTION_END)
-			return;
-		if (option.kind == TCP_OPTION_NOP) {
-			at++;
-			continue;
-		}
-		if (option.len < 2)
-			return;
-		if (option.kind == TCP_OPTION_MSS && option.len == sizeof(option) &&
-		    bpf_ntohs(option.value) > largest)
-			lower_mss(skb, tcp_offset, at, option.value, bpf_htons(largest));
-		at += option.len;
-	}
+	if (mtu && load_tcp(skb, tcp_offset, pkt, &tcp) && tcp.syn)
+		clamp_options(skb, tcp_offset, tcp.doff * 4, largest_mss(pkt, mtu));
 }
 
 #define MAX_ROOM   4095 /* what bpf_skb_adjust_room() moves at once */

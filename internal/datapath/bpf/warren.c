@@ -16,6 +16,7 @@
 
 #include "config.h"
 #include "decide.h"
+#include "flow.h"
 #include "maps.h"
 #include "parse.h"
 #include "reason.h"
@@ -58,13 +59,6 @@ static __always_inline void remember_datagram(const struct packet *pkt)
 	bpf_map_update_elem(&own_datagrams, &key, &now, BPF_ANY);
 }
 
-static __always_inline bool is_server(const struct address *address, __u16 port)
-{
-	struct server key = {.address = *address, .port = bpf_htons(port)};
-
-	return bpf_map_lookup_elem(&servers, &key) != NULL;
-}
-
 /*
  * Whether an exemption for the address of one of its ends is about a packet. It is a global
  * function, so that the verifier follows its loop once, and not once for each state of the caller.
@@ -97,17 +91,14 @@ static __always_inline bool is_exempt(const struct packet *pkt)
 	       is_exempt_for(&pkt->dst, pkt->protocol, pkt->sport, pkt->dport);
 }
 
-/*
- * Look up what a decision may need about a packet to or from a peer, who is confirmed when its
- * entry has that flag.
- */
-static __always_inline void inform(struct packet *pkt, const struct entry *peer, __u8 confirmed)
+/* Look up what a decision may need about a packet to or from a peer. */
+static __always_inline void inform(struct packet *pkt, const struct entry *peer)
 {
 	if (is_local(peer))
 		return;
 	if (exempting)
 		pkt->exempt = is_exempt(pkt);
-	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & confirmed) &&
+	if (mode == MODE_STRICT && !(has_pair(peer) && peer->flags & ENTRY_SEND) &&
 	    pkt->protocol == IPPROTO_TCP && pkt->fragment == FRAGMENT_NONE)
 		pkt->server = is_server(&pkt->dst, pkt->dport) || is_server(&pkt->src, pkt->sport);
 }
@@ -182,6 +173,7 @@ int to_netdev(struct __sk_buff *skb)
 	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
+	struct flow flow;
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
@@ -198,7 +190,11 @@ int to_netdev(struct __sk_buff *skb)
 		if (dst && !src)
 			src = lookup_entry(&pkt.src, &src_entry);
 		if (dst)
-			inform(&pkt, dst, ENTRY_SEND);
+			inform(&pkt, dst);
+		if (is_silent(&pkt, dst)) {
+			flow = flow_from_server(&pkt);
+			pkt.in_clear = leaves_in_clear(skb, &flow, pkt.transport);
+		}
 		result = decide_egress(&pkt, src, dst);
 	}
 	if (result.reason == REASON_ENCRYPTED && pkt.fragment == FRAGMENT_FIRST)
@@ -244,6 +240,7 @@ int from_netdev(struct __sk_buff *skb)
 	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
+	struct flow flow = {};
 	struct verdict result;
 	enum reason unreadable;
 
@@ -262,8 +259,14 @@ int from_netdev(struct __sk_buff *skb)
 	if (src)
 		dst = lookup_entry(&pkt.dst, &dst_entry);
 	if (src && dst)
-		inform(&pkt, src, ENTRY_ENFORCE);
+		inform(&pkt, src);
+	if (dst && is_silent(&pkt, src)) {
+		flow = flow_to_server(&pkt);
+		pkt.in_clear = comes_in_clear(skb, &flow, pkt.transport);
+	}
 	result = decide_ingress(&pkt, src, dst);
+	if (result.reason == REASON_BOOTSTRAP && pkt.in_clear)
+		remember_flow(&flow);
 	if (result.reason == REASON_ENCRYPTED_IN && pkt.fragment == FRAGMENT_FIRST)
 		remember_path(&pkt, src);
 out:
@@ -333,6 +336,7 @@ int from_tunnel(struct __sk_buff *skb)
 {
 	const struct underlay *underlay = NULL;
 	struct entry src_entry;
+	struct flow flow;
 	const struct entry *src = NULL;
 	struct packet pkt = {};
 	__u32 bytes = skb->len, ifindex = 0;
@@ -354,6 +358,10 @@ int from_tunnel(struct __sk_buff *skb)
 	result = decide_decrypted(underlay);
 	/* The peer's clamp is for its own tunnel, which may carry larger packets than this one. */
 	clamp_mss(skb, 0, &pkt, tunnel_mtu(src));
+	if (is_silent(&pkt, src)) {
+		flow = flow_to_server(&pkt);
+		forget_flow(skb, &flow, pkt.transport);
+	}
 	if (result.action == ACTION_HAND_BACK && underlay && !dress(skb, &pkt, underlay))
 		result = verdict(ACTION_PASS, REASON_HELPER_FAILED);
 out:

@@ -183,6 +183,8 @@ func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 		return Pass, ReasonBootstrap
 	case !dst.Send:
 		return config.unlessStrict(), ReasonNotConfirmed
+	case p.InClear:
+		return Pass, ReasonBootstrap
 	case config.Tunnels[dst.Slot] == 0:
 		return config.unlessStrict(), ReasonNoTunnel
 	}
@@ -210,10 +212,10 @@ func decideIngress(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reas
 		return config.unlessStrict(), ReasonNoPair
 	case src.Key == cluster.NoEncryption, dst.HasPair && dst.Key == cluster.NoEncryption:
 		return Pass, ReasonKeyZero
+	case p.InClear, !src.Send && p.isBootstrap(config):
+		return Pass, ReasonBootstrap
 	case src.Enforce:
 		return config.unlessStrict(), ReasonClearFromPeer
-	case p.isBootstrap(config):
-		return Pass, ReasonBootstrap
 	}
 	return Pass, ReasonClearFromPeer
 }

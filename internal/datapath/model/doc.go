@@ -25,6 +25,7 @@
 //	source is not this node's                  source_not_allowed    pass; strict: drop
 //	observe mode                               would_redirect        pass
 //	destination is not confirmed (no Send)     not_confirmed         pass; strict: drop, unless bootstrap
+//	answer to a silent peer, in clear          bootstrap             pass
 //	there is no WireGuard device               no_tunnel             pass; strict: drop
 //	all others                                 redirected, recut     to the WireGuard device
 //	                                           or oversize
@@ -40,6 +41,21 @@
 // (World.Servers: API servers, etcd), or from that of a server of its own, passes as "bootstrap" while
 // the destination is not confirmed. Without it a node could never learn the keys that it is to be
 // confirmed with. It closes by itself: once the entry has Send, all of that is encrypted.
+//
+// A silent peer (Silent) is confirmed and does not answer any more. It may be off, cut off, or without its disk: then it
+// has another key, which this node can learn only if the peer reaches an API server, perhaps the one on this node.
+// Silence never ends encryption, since whoever can drop packets can make it. So in strict and permissive mode this node
+// answers in clear on TCP connections that
+//
+//   - the peer began in clear while it was silent, by a SYN,
+//   - to the address and port of a server (World.Servers) on which this very machine listens,
+//   - while this machine had no connection between these two ends (World.Free), whatever form its packets have,
+//   - and of which no packet came through the tunnel since.
+//
+// All else to a silent peer is encrypted as before: a connection that was encrypted never turns to clear text, and this
+// node begins none in clear. Who silences a peer and forges its address gets what any address outside the cluster has, a
+// connection to the API server, and from a live peer nothing that it did not get encrypted. The exception ends with the
+// first answer: connections go on, encrypted. When a peer falls silent again it begins without any (Datapath.Apply).
 //
 // What goes to the WireGuard device is made to fit, where that can be done without anybody noticing, when
 // Config.TunnelMTU of the destination says what fits:
@@ -81,8 +97,9 @@
 //	later UDP fragment from a machine          udp_fragment_in
 //	source has no pair                         no_pair               drop, unless bootstrap
 //	source or destination has key 0            key_zero
-//	all others                                 clear_from_peer       drop, if the source is known to encrypt
-//	                                                                 (Enforce); else it may be bootstrap
+//	bootstrap, of a source not confirmed       bootstrap
+//	of a silent peer, to a server of this node bootstrap
+//	all others                                 clear_from_peer       drop, if it is to be refused (Enforce)
 //
 // A later fragment shows no port, and may be one of WireGuard's. It passes, and lets nothing in: a datagram
 // needs its first fragment, which holds the ports, and of those only WireGuard's pass. What is put together

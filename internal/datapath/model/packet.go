@@ -30,6 +30,9 @@ type Meta struct {
 	Datagrams map[Datagram]bool
 	// Ifindex is the index of the device that the program is attached to.
 	Ifindex uint32
+	// Flows are the connections that silent peers began in clear. FromNetdev adds to it, FromTunnel takes from it.
+	// A nil map remembers nothing.
+	Flows map[Flow]bool
 	// Told are the senders that were told a moment ago that a packet is too large. ToNetdev adds to it. A
 	// nil map remembers nothing.
 	Told map[Pair]bool
@@ -76,16 +79,21 @@ type Packet struct {
 	WireGuard bool
 	// SrcPort and DstPort are those of TCP, UDP and SCTP; 0 unless the packet shows them.
 	SrcPort, DstPort uint16
+	// SYN says that this is TCP that begins a connection.
+	SYN bool
 	// OwnDatagram says of a later fragment that its datagram began as an own WireGuard packet.
 	OwnDatagram bool
 	// Exempt says that an exemption is about this packet.
 	Exempt bool
 	// Server says that this is whole TCP from or to the port of a server that nodes need to begin.
 	Server bool
+	// InClear says that the packet is of a connection that a silent peer began in clear.
+	InClear bool
 
-	tags     int // VLAN tags, in the frame and aside
-	ipOffset int // where the IP header starts in the frame
-	l4Offset int // of the layer 4 header from the IP header, at most the end of the packet; 0 for later fragments
+	tags     int  // VLAN tags, in the frame and aside
+	ipOffset int  // where the IP header starts in the frame
+	l4Offset int  // of the layer 4 header from the IP header, at most the end of the packet; 0 for later fragments
+	showsTCP bool // a TCP header, but for its options
 	// authenticated: behind an AH, whose sum covers layer 4.
 	authenticated bool
 }
@@ -276,6 +284,8 @@ func (p *Packet) parseTransport(ip []byte, offset int) {
 	if p.hasPorts() && len(l4) >= 4 {
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 	}
+	p.showsTCP = p.Protocol == protocolTCP && len(l4) >= 20
+	p.SYN = p.showsTCP && l4[13]&0x17 == 0x02 // and not ACK, RST or FIN
 	p.WireGuard = p.Protocol == protocolUDP && len(l4) >= 12 &&
 		l4[8] >= 1 && l4[8] <= 4 && l4[9] == 0 && l4[10] == 0 && l4[11] == 0
 }

@@ -45,7 +45,10 @@ func ToNetdev(frame []byte, meta Meta, config Config, world World) Result {
 	datagram := Datagram{Src: p.Src, Dst: p.Dst, ID: p.ID}
 	p.OwnDatagram = p.Fragment == LaterFragment && meta.Datagrams[datagram]
 	world.inform(&p, config)
-	result.Verdict, result.Reason = Decide(p, world.find(p.Src), world.find(p.Dst), config)
+	dst := world.find(p.Dst)
+	flow, silent := p.silentFlow(dst, config, false)
+	p.InClear = silent && meta.Flows[flow]
+	result.Verdict, result.Reason = Decide(p, world.find(p.Src), dst, config)
 	if result.Reason == ReasonEncrypted && p.Fragment == FirstFragment && meta.Datagrams != nil {
 		meta.Datagrams[datagram] = true
 	}
@@ -94,7 +97,13 @@ func FromNetdev(frame []byte, meta Meta, config Config, world World) Result {
 		return result
 	}
 	world.inform(&p, config)
-	result.Verdict, result.Reason = decideIngress(p, world.find(p.Src), world.find(p.Dst), config)
+	src := world.find(p.Src)
+	flow, silent := p.silentFlow(src, config, true)
+	p.InClear = silent && p.comesInClear(flow, meta, world)
+	result.Verdict, result.Reason = decideIngress(p, src, world.find(p.Dst), config)
+	if p.InClear && result.Reason == ReasonBootstrap && meta.Flows != nil {
+		meta.Flows[flow] = true
+	}
 	return result
 }
 
@@ -111,6 +120,9 @@ func FromTunnel(packet []byte, meta Meta, config Config, world World) Result {
 	if ProbePrefix.Contains(p.Src) && ProbePrefix.Contains(p.Dst) {
 		result.Verdict, result.Reason = Drop, ReasonProbe
 		return result
+	}
+	if flow, silent := p.silentFlow(world.find(p.Src), config, true); silent {
+		delete(meta.Flows, flow) // what came encrypted is answered so
 	}
 	packet = p.clampMSS(packet, 0, config.TunnelMTU(world.find(p.Src)))
 	result.Frame = packet

@@ -128,7 +128,7 @@ var reasonTexts = [...]reasonText{
 	ReasonTooBigRefused:      {"too_big_refused", "from a local pod to a peer; larger than the tunnel carries whole, not sent, and the pod was told by ICMP what fits", onEgress, true},
 	ReasonProbe:              {"probe", "a probe of a peer that came through the tunnel; handed to the agent", onTunnel, false},
 	ReasonNotConfirmed:       {"not_confirmed", "to a peer that has not proved yet that it can decrypt; in clear, in strict mode dropped", onEgress, true},
-	ReasonBootstrap:          {"bootstrap", "strict mode: TCP between the port of an API server or etcd and a node that is not confirmed yet; in clear", onUnderlay, true},
+	ReasonBootstrap:          {"bootstrap", "TCP between the port of an API server or etcd and a node that is not confirmed yet (strict mode), or that began it in clear since it answers no more; in clear", onUnderlay, true},
 	ReasonExempt:             {"exempt", "between addresses of the cluster, and exempted by the configuration; in clear", onUnderlay, true},
 }
 

@@ -12,6 +12,9 @@ type World struct {
 	Lookup func(netip.Addr) (plan.Entry, bool)
 	// Servers are the ports that a node needs before it is confirmed: API servers and etcd. Unmapped.
 	Servers map[netip.AddrPort]bool
+	// Free reports whether this machine listens at the server's end of a connection and has none with these two ends.
+	// nil: it listens nowhere.
+	Free func(Flow) bool
 	// Exemptions pass in clear if Config.Exemptions says that there are any.
 	Exemptions []Exemption
 	// Underlays are the devices that packets can be handed back to, by index.

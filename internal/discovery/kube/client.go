@@ -51,6 +51,7 @@ func connect(kubeconfig string) (c client, server string, err error) {
 	config.QPS = -1 // what is sent is paced here
 	config.WarningHandler = rest.NoWarnings{}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(newScheme()).WithoutConversion()
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return telling{inner} })
 	connections, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, "", err
@@ -82,21 +83,43 @@ func clientFor(config rest.Config, group schema.GroupVersion, connections *http.
 
 // lists returns how a reflector reads a resource. heard takes in how each request went.
 func (c client) lists(r resource, heard func(error)) cache.ListerWatcher {
-	plain := cache.NewFilteredListWatchFromClient(c[r.group], r.plural, r.namespace, func(o *metav1.ListOptions) {
+	request := func(o metav1.ListOptions) *rest.Request {
 		o.LabelSelector, o.FieldSelector = r.labels, r.fields
-	})
+		return c[r.group].Get().NamespaceIfScoped(r.namespace, r.namespace != "").Resource(r.plural).
+			VersionedParams(&o, metav1.ParameterCodec).MaxRetries(0) // the reflector tries again
+	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listPatience)
 			defer cancel()
-			list, err := plain.ListWithContext(ctx, o)
+			list, err := request(o).Do(ctx).Get()
 			return list, answer(ctx, err, heard)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := plain.WatchWithContext(ctx, o)
+			o.Watch = true
+			var failed error
+			w, err := request(o).Watch(context.WithValue(ctx, failure{}, &failed))
+			if err == nil && failed != nil {
+				err = failed // the library returns a watch of nothing when a connection was closed
+			}
 			return w, answer(ctx, err, heard)
 		},
 	}
+}
+
+// failure is the key of where a context wants to have the error of a connection.
+type failure struct{}
+
+// telling is a transport that says in the request's context what the library keeps to itself.
+type telling struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t telling) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if to, ok := r.Context().Value(failure{}).(*error); ok {
+		*to = err
+	}
+	return response, err
 }
 
 // answer notes how a request went, and returns what the reflector is to make of it. It would take up a watch where

@@ -79,7 +79,7 @@ func New(o Options) (*Kube, error) {
 // Run implements discovery.Source. It has no error that ends it: whatever is wrong with the API server may be
 // put right, and is a problem until then. It may be called once.
 func (k *Kube) Run(ctx context.Context, emit func(discovery.Event)) error {
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(quiet(k.log).Handler())))
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(debugging{k.log.Handler()})))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
@@ -130,11 +130,10 @@ func (k *Kube) changed() {
 // reflectors are what fills the mirrors.
 func (k *Kube) reflectors() []*cache.Reflector {
 	reflect := func(r resource, into cache.ReflectorStore) *cache.Reflector {
-		place := r.plural + "." + r.group.Group
+		place := r.group.WithResource(r.plural).GroupResource().String()
 		lists := k.client.lists(r, func(err error) { k.troubles.note(place, err) })
-		logger := logr.FromSlogHandler(quiet(k.log).Handler())
 		return cache.NewReflectorWithOptions(lists, &object{}, into, cache.ReflectorOptions{
-			Name: place, Logger: &logger, Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 15 * time.Second},
+			Name: place, Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 15 * time.Second},
 		})
 	}
 	return []*cache.Reflector{
@@ -178,10 +177,8 @@ func read[T any](m *mirror[T]) map[string]T {
 // silence drops what the client library says without having been given a logger: it would go to standard error.
 var silence = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
-// quiet returns a logger that says everything as debugging: what the client library calls an error is a
-// problem already, or was put right by a retry.
-func quiet(log *slog.Logger) *slog.Logger { return slog.New(debugging{log.Handler()}) }
-
+// debugging says everything as debugging: what the client library calls an error is a problem already, or was put
+// right by a retry.
 type debugging struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

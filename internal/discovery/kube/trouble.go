@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"warren/internal/discovery"
 )
@@ -23,9 +24,9 @@ type troubles struct {
 
 // trouble is the first of failures of one kind in a row.
 type trouble struct {
-	since   time.Time
-	err     error
-	refused bool // or else not answered
+	since time.Time
+	err   error
+	kind  metav1.StatusReason // of what is refused; "" for what is not answered
 }
 
 // note takes in how a request for a resource went.
@@ -44,11 +45,14 @@ func (t *troubles) take(resource string, err error) bool {
 		delete(t.now, resource)
 		return has
 	}
-	_, refused := refusal(resource, err)
-	if has && had.refused == refused {
+	next := trouble{since: time.Now(), err: err}
+	if _, refused := refusal(resource, err); refused {
+		next.kind = apierrors.ReasonForError(err)
+	}
+	if has && had.kind == next.kind {
 		return false
 	}
-	t.now[resource] = trouble{time.Now(), err, refused}
+	t.now[resource] = next
 	return true
 }
 

@@ -33,8 +33,8 @@ type desk struct {
 	reported time.Time // the status is not written before
 }
 
-// Publish implements discovery.Publisher. The record is written by Run; until it was there once, and for a
-// few seconds after a change, it is no error that it is not there yet.
+// Publish implements discovery.Publisher. The record is written by Run; while it is, for a few seconds, it is no
+// error that it is not there yet.
 func (k *Kube) Publish(ctx context.Context, node cluster.Node) error {
 	if err := k.publish(ctx, node); err != nil {
 		return fmt.Errorf("publish the record of %s: %w", node.ID, err)

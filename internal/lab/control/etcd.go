@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 func (p *Plane) dataDir() string { return p.path("etcd") }
@@ -36,7 +37,12 @@ func (p *Plane) Restore(ctx context.Context, from string) error {
 			running = append(running, c)
 		}
 	}
-	if err := errors.Join(p.Stop(ctx), p.replaceData(from)); err != nil {
+	for _, c := range slices.Backward(running) {
+		if err := p.KillComponent(ctx, c); err != nil {
+			return fmt.Errorf("restore etcd: %w", err)
+		}
+	}
+	if err := p.replaceData(from); err != nil {
 		return fmt.Errorf("restore etcd: %w", err)
 	}
 	for _, c := range running {

@@ -24,27 +24,47 @@ const (
 	impatient = 500 * time.Millisecond
 )
 
-// measure sends the traffic of all rows and captures meanwhile.
-func measure(ctx context.Context, l *lab.Lab, rows []Row, options Options) (measurement, error) {
-	m := measurement{nodes: nodeAddresses(l.Topology)}
-	markers := newMarkers()
-	capture, err := wire.Listen(l.Topology.Wire, l.Topology.Bridges(), wire.Options{Cluster: ClusterOf(l.Topology), Magic: markers.magic})
-	if err != nil {
-		return m, err
+// Measure sends the traffic of all rows that the filter of the options accepts, and captures meanwhile. The machines
+// need not be a lab of this module's making, as long as they look like the topology. The error ErrNothing says that there
+// is no row.
+func Measure(ctx context.Context, topology lab.Topology, options Options) (Measurement, error) {
+	m := Measurement{nodes: nodeAddresses(topology)}
+	rows := Rows(topology, options.Filter)
+	if len(rows) == 0 {
+		return m, ErrNothing
 	}
-	err = choir(capture, l.Topology.Nodes, markers.next())
-	if err == nil {
-		m.exchanges, err = sendAll(ctx, sender{capture, l.Topology, options}, rows, markers)
-	}
-	if err == nil {
-		err = choir(capture, l.Topology.Nodes, markers.next())
-	}
-	frames, captureErr := capture.Close()
-	m.frames = frames
-	if errors.Is(err, errUnheard) || errors.Is(captureErr, wire.ErrIncomplete) {
-		m.void, err = errors.Join(err, captureErr).Error(), nil
+	var err error
+	m.frames, err = watch(topology, func(capture *wire.Capture, markers *markerSource) (err error) {
+		m.exchanges, err = sendAll(ctx, sender{capture, topology, options}, rows, markers)
+		return err
+	})
+	if errors.Is(err, errUnheard) || errors.Is(err, wire.ErrIncomplete) {
+		m.void, err = err.Error(), nil
 	}
 	return m, err
+}
+
+// Watch returns what crosses the wire while f runs. A frame in clear from each node is seen before and after, or there is
+// an error: so one that is not among the frames was not there.
+func Watch(topology lab.Topology, f func() error) ([]wire.Frame, error) {
+	return watch(topology, func(*wire.Capture, *markerSource) error { return f() })
+}
+
+func watch(topology lab.Topology, f func(*wire.Capture, *markerSource) error) ([]wire.Frame, error) {
+	markers := newMarkers()
+	capture, err := wire.Listen(topology.Wire, topology.Bridges(), wire.Options{Cluster: ClusterOf(topology), Magic: markers.magic})
+	if err != nil {
+		return nil, err
+	}
+	err = choir(capture, topology.Nodes, markers.next())
+	if err == nil {
+		err = f(capture, markers)
+	}
+	if err == nil {
+		err = choir(capture, topology.Nodes, markers.next())
+	}
+	frames, captureErr := capture.Close()
+	return frames, errors.Join(err, captureErr)
 }
 
 // sender is what sending needs.

@@ -42,8 +42,8 @@ type exchange struct {
 	failure error // nil when delivered
 }
 
-// measurement is everything that one run of all rows brought.
-type measurement struct {
+// Measurement is everything that one run of all rows brought.
+type Measurement struct {
 	exchanges []exchange
 	frames    []wire.Frame
 	// nodes by their addresses on the wire.
@@ -52,7 +52,7 @@ type measurement struct {
 	void string
 }
 
-// tally is a measurement, counted.
+// tally is a Measurement, counted.
 type tally struct {
 	results []Result
 	// stray are frames in clear between nodes that belong to no row.
@@ -63,7 +63,7 @@ type tally struct {
 }
 
 // count attributes every frame to its row, in the order in which they were captured. It is pure.
-func (m measurement) count() tally {
+func (m Measurement) count() tally {
 	c := newCounter(m)
 	for _, frame := range m.frames {
 		c.markers(frame)
@@ -82,7 +82,7 @@ func (m measurement) count() tally {
 
 // counter finds the row of a frame.
 type counter struct {
-	measurement measurement
+	measurement Measurement
 	tally       tally
 	byMarker    map[wire.Marker]int
 	byFlow      map[wire.Flow]int
@@ -92,7 +92,7 @@ type counter struct {
 	closing map[wire.Marker]int
 }
 
-func newCounter(m measurement) *counter {
+func newCounter(m Measurement) *counter {
 	c := &counter{measurement: m, byMarker: map[wire.Marker]int{}, byFlow: map[wire.Flow]int{},
 		running: map[pair]int{}, opening: map[wire.Marker]int{}, closing: map[wire.Marker]int{}}
 	for i, e := range m.exchanges {

@@ -14,14 +14,14 @@ import (
 
 // situation is a run of two rows between n1 and n2: pod to pod by TCP, there and back.
 type situation struct {
-	measurement
+	Measurement
 	// during holds the frames captured while each row ran, after those of neither.
 	during [2][]wire.Frame
 }
 
 func newSituation() *situation {
 	rows := Rows(topology(2, 1), Filter{Classes: []string{"pod-pod"}, Families: []string{"ipv4"}, Protocols: []string{"tcp"}})
-	s := &situation{measurement: measurement{nodes: nodeAddresses(topology(2, 1))}}
+	s := &situation{Measurement: Measurement{nodes: nodeAddresses(topology(2, 1))}}
 	for i, row := range rows {
 		s.exchanges = append(s.exchanges, exchange{
 			row: row, marker: markerOf(i), opening: markerOf(10 + i), closing: markerOf(20 + i),
@@ -34,8 +34,8 @@ func newSituation() *situation {
 func markerOf(i int) wire.Marker { return wire.Marker{0: 0xfe, 15: byte(i + 1)} }
 
 // captured puts the frames of each row between its opening and its closing.
-func (s *situation) captured() measurement {
-	m := s.measurement
+func (s *situation) captured() Measurement {
+	m := s.Measurement
 	for i, e := range s.exchanges {
 		m.frames = append(m.frames, wire.Frame{Kind: wire.Outside, Markers: []wire.Marker{e.opening}})
 		m.frames = append(m.frames, s.during[i]...)
@@ -73,7 +73,7 @@ func (s *situation) failed(i int) *situation {
 }
 
 func (s *situation) void(reason string) *situation {
-	s.measurement.void = reason
+	s.Measurement.void = reason
 	return s
 }
 

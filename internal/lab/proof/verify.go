@@ -97,7 +97,7 @@ func Verify(ctx context.Context, l *lab.Lab, options Options) (Report, error) {
 		return report, nil
 	}
 	options.progress("lab %s: the same %d rows", l.Spec.Name, len(rows))
-	measured, err := measure(ctx, l, rows, options)
+	measured, err := Measure(ctx, l.Topology, options)
 	if err != nil {
 		return report, fmt.Errorf("verify lab %s: %w", l.Spec.Name, err)
 	}
@@ -105,8 +105,19 @@ func Verify(ctx context.Context, l *lab.Lab, options Options) (Report, error) {
 	return report, nil
 }
 
+// Compare judges what was measured by what the same rows looked like without encryption: the control. The name is the
+// report's.
+func Compare(name string, control, measured Measurement) Report {
+	report := Report{Lab: name, Rows: []Result{}}
+	report.control(control)
+	if report.Void == "" {
+		report.measured(measured)
+	}
+	return report
+}
+
 // runControl measures in a lab that nobody else has, and removes it whatever happens.
-func runControl(ctx context.Context, spec lab.Spec, options Options) (m measurement, err error) {
+func runControl(ctx context.Context, spec lab.Spec, options Options) (m Measurement, err error) {
 	spec.ControlOf, spec.Agent, spec.Kube = spec.Name, nil, nil
 	spec.Name = fmt.Sprintf("control-%d", os.Getpid())
 	if spec.Path != nil {
@@ -118,11 +129,11 @@ func runControl(ctx context.Context, spec lab.Spec, options Options) (m measurem
 		return m, err
 	}
 	defer func() { err = errors.Join(err, lab.Down(context.WithoutCancel(ctx), spec.Name)) }()
-	return measure(ctx, l, Rows(l.Topology, options.Filter), options)
+	return Measure(ctx, l.Topology, options)
 }
 
 // control judges the control: it must see what the check itself must not.
-func (r *Report) control(m measurement) {
+func (r *Report) control(m Measurement) {
 	t := m.count()
 	r.Control = Control{Rows: len(t.results), ClearFrames: t.clear, MarkerFrames: t.markers}
 	unseen := ""
@@ -145,7 +156,7 @@ func (r *Report) control(m measurement) {
 }
 
 // measured judges the lab itself.
-func (r *Report) measured(m measurement) {
+func (r *Report) measured(m Measurement) {
 	t := m.count()
 	r.Rows, r.Frames, r.WireGuardFrames = t.results, len(m.frames), t.wireGuard
 	r.StrayClearFrames, r.StrayExample = t.stray, t.strayExample

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warren/internal/lab"
-	"warren/internal/lab/wire"
 )
 
 // clearLab builds a lab without encryption for one test.
@@ -70,17 +69,14 @@ func TestVerifyNothing(t *testing.T) {
 // says so.
 func TestBlindCapture(t *testing.T) {
 	l := clearLab(t, "blind", lab.CNIRoutes)
-	markers := newMarkers()
-	capture, err := wire.Listen(l.Topology.Nodes[0].Pods[0].Namespace, []string{lab.WireBridge}, wire.Options{Magic: markers.magic})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = choir(capture, l.Topology.Nodes, markers.next())
-	if _, closeErr := capture.Close(); closeErr != nil {
-		t.Fatal(closeErr)
-	}
+	topology := l.Topology
+	topology.Wire = topology.Nodes[0].Pods[0].Namespace
+	_, err := Watch(topology, func() error {
+		t.Error("it goes on without having heard anybody")
+		return nil
+	})
 	if want := "sent by n1 n2 and seen from nobody"; !errors.Is(err, errUnheard) || !strings.Contains(err.Error(), want) {
-		t.Errorf("choir = %v, want %q", err, want)
+		t.Errorf("Watch = %v, want %q", err, want)
 	}
 }
 

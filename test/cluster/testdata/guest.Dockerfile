@@ -1,0 +1,3 @@
+FROM scratch
+COPY guest /guest
+ENTRYPOINT ["/guest"]

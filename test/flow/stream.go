@@ -1,0 +1,134 @@
+package flow
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"warren/internal/lab/netns"
+	"warren/internal/lab/proof"
+)
+
+// interval between the packets of a stream: 200 a second.
+const interval = 5 * time.Millisecond
+
+// Stream is UDP from one end to another, numbered, so that every lost packet is known.
+type Stream struct {
+	name     string
+	sender   net.Conn
+	receiver net.PacketConn
+	sent     int
+	refused  int   // of these by the kernel,
+	refusal  error // the last time for this reason
+	received map[uint32]bool
+	stop     chan struct{}
+	running  sync.WaitGroup
+}
+
+// patient sockets have room for what comes while this process waits for its turn: packets that it has not read yet
+// are not lost on the way.
+var patient = net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+	controlErr := conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+	return errors.Join(controlErr, err)
+}}
+
+// StartStream begins to send. The first packet has to arrive before it returns, so that no
+// handshake is counted as a loss.
+func StartStream(t testing.TB, from, to proof.End) *Stream {
+	t.Helper()
+	s := &Stream{
+		name: fmt.Sprintf("%s to %s", from.Address, to.Address), received: map[uint32]bool{}, stop: make(chan struct{}),
+	}
+	err := netns.Do(to.Namespace, func() (err error) {
+		s.receiver, err = patient.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(to.Address, 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = netns.Do(from.Namespace, func() (err error) {
+		s.sender, err = net.Dial("udp", s.receiver.LocalAddr().String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.knock(t)
+	s.running.Go(s.send)
+	s.running.Go(s.receive)
+	return s
+}
+
+// knock sends packets without a number until one arrives.
+func (s *Stream) knock(t testing.TB) {
+	t.Helper()
+	for range 50 {
+		_, _ = s.sender.Write([]byte{0})
+		_ = s.receiver.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if _, _, err := s.receiver.ReadFrom(make([]byte, 16)); err == nil {
+			_ = s.receiver.SetReadDeadline(time.Time{})
+			return
+		}
+	}
+	t.Fatalf("stream %s: nothing arrives", s.name)
+}
+
+func (s *Stream) send() {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+			_, err := s.sender.Write(binary.BigEndian.AppendUint32(nil, uint32(s.sent)))
+			s.sent++ // a packet that could not be sent is lost, too
+			if err != nil {
+				s.refused++
+				s.refusal = err
+			}
+		}
+	}
+}
+
+func (s *Stream) receive() {
+	buffer := make([]byte, 16)
+	for {
+		n, _, err := s.receiver.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if n == 4 {
+			s.received[binary.BigEndian.Uint32(buffer)] = true
+		}
+	}
+}
+
+// Finish ends the stream and reports every packet that did not arrive.
+func (s *Stream) Finish(t testing.TB) {
+	t.Helper()
+	close(s.stop)
+	_ = s.receiver.SetReadDeadline(time.Now().Add(2 * time.Second)) // what is still under way
+	s.running.Wait()
+	_, _ = s.sender.Close(), s.receiver.Close()
+	if s.sent < 100 {
+		t.Errorf("stream %s: only %d packets were sent", s.name, s.sent)
+	}
+	var lost []uint32
+	for number := range uint32(s.sent) {
+		if !s.received[number] {
+			lost = append(lost, number)
+		}
+	}
+	if len(lost) > 0 {
+		t.Errorf("stream %s: %d of %d packets lost, the first is number %d; %d could not be sent: %v", s.name, len(lost), s.sent, lost[0], s.refused, s.refusal)
+	}
+}
