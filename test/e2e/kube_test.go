@@ -61,6 +61,7 @@ func (c *testLab) records() []string {
 // TestKubeWire: what a node says to the API server and hears from it crosses the wire: in a lab without encryption as TCP
 // of the API server's port, in one with it as WireGuard's alone.
 func TestKubeWire(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -102,6 +103,7 @@ func TestKubeWire(t *testing.T) {
 // and everything arrives; also after nodes went off and came back, the one with the control plane too, and after one left
 // and another came.
 func TestKubeMatrix(t *testing.T) {
+	t.Parallel()
 	for _, cni := range []string{"routes", "vxlan"} {
 		t.Run(cni, func(t *testing.T) {
 			t.Parallel()
@@ -169,12 +171,33 @@ func TestKubeOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, time.Minute, "every agent has found the API server again", func() bool {
+		took := eventually(t, time.Minute, "every agent has found the API server again", func() bool {
 			return !slices.ContainsFunc(c.open().Topology.Nodes, func(n lab.Node) bool { return len(c.status(n.Name).Problems) > 0 })
 		})
+		t.Logf("every agent had found it again %v after it was there", took)
 		w.finish(t)
 	}
 	// What the API server says counts again: a new node gets through to all.
 	c.must("join")
 	c.mustVerify(12 * 4 * 2 * 3)
+}
+
+// TestKubeInterrupted: a lab whose making was killed while the control plane started goes without a trace.
+func TestKubeInterrupted(t *testing.T) {
+	t.Parallel()
+	controltest.Need(t)
+	c := newTestLab(t, "kcut")
+	process := exec.Command(warren, "lab", "up", "--kube", "--name", c.name)
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
+	eventually(t, time.Minute, "the API server starts", func() bool {
+		l, err := lab.Open(c.name, lab.Options{})
+		if err != nil {
+			return false
+		}
+		plane, err := l.Control()
+		return err == nil && plane.PID(control.APIServer) != 0
+	})
 }

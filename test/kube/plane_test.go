@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"warren/internal/lab/control"
 	"warren/internal/lab/control/controltest"
+	"warren/internal/lab/netns"
 )
 
 // eventually asks again until the answer is yes.
@@ -185,11 +187,62 @@ func TestPlaneLeavesNothing(t *testing.T) {
 	if options.Dir == "" {
 		t.Skip("needs what the test within it needs")
 	}
-	for _, path := range []string{options.Dir, filepath.Join("/run/netns", options.Namespace)} {
+	if left := leftovers(options); len(left) > 0 {
+		t.Errorf("still there: %v", left)
+	}
+}
+
+// hangVariable makes this test program hang with a plane of its own, and names the file to describe it in.
+const hangVariable = "WARREN_TEST_HANG"
+
+// TestPlaneOfKilledTest: what a test had is gone also when the test program was killed.
+func TestPlaneOfKilledTest(t *testing.T) {
+	if path := os.Getenv(hangVariable); path != "" {
+		text, err := json.Marshal(controltest.Own(t).Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {}
+	}
+	controltest.Need(t)
+	path := filepath.Join(t.TempDir(), "options.json")
+	program := exec.Command(os.Args[0], "-test.run=^TestPlaneOfKilledTest$")
+	program.Env = append(os.Environ(), hangVariable+"="+path)
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var options control.Options
+	eventually(t, 2*time.Minute, "the other program has a plane", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && json.Unmarshal(text, &options) == nil
+	})
+	if left := leftovers(options); len(left) != 4 {
+		t.Errorf("there are %v, want a folder, a namespace, an etcd and an API server", left)
+	}
+	_ = program.Process.Kill()
+	_ = program.Wait()
+	eventually(t, time.Minute, "everything is gone", func() bool { return len(leftovers(options)) == 0 })
+}
+
+// leftovers are what there is of a plane, looked for by name and place.
+func leftovers(options control.Options) []string {
+	var left []string
+	for _, path := range []string{options.Dir, netns.Path(options.Namespace)} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is still there (%v)", path, err)
+			left = append(left, path)
 		}
 	}
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		if program, arguments, _ := strings.Cut(string(line), "\x00"); strings.Contains(arguments, "="+options.Dir+"/") {
+			left = append(left, program)
+		}
+	}
+	return left
 }
 
 // kubectlHere runs kubectl in the test's own namespace.
