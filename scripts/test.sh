@@ -49,12 +49,13 @@ race() {
 	CGO_ENABLED=1 go_test -race -timeout 30m "${list[@]}"
 }
 
-# kube accepts no skip: whoever calls it has built Kubernetes and helm.
+# kube accepts no skip: whoever calls it has built Kubernetes, etcd among it, and helm.
 kube() {
 	local failed=0
 	report=("$tools/testreport" -strict -skips /dev/null)
 	export WARREN_KUBE_BIN=${WARREN_KUBE_BIN:-$PWD/.cache/kube}
 	WARREN_HELM=$PWD/.cache/helm go_test ./deploy || failed=1
+	go_test ./internal/discovery/etcd || failed=1
 	go_test -timeout 20m ./test/kube/... || failed=1
 	go_test -timeout 20m -run ^TestKube ./test/e2e || failed=1
 	return $failed

@@ -49,8 +49,8 @@ func (a *agent) heldProblem(held []cluster.NodeID, until time.Time) api.Problem 
 	if holdRule(a.Config).Silence {
 		return api.Problem{
 			Where: "discovery",
-			Message: fmt.Sprintf("the keys of %d nodes ran out (%s), their agents are away; each stays a peer until nothing has come from it for %s",
-				len(held), names, a.Config.Hold.Wait),
+			Message: fmt.Sprintf("keys ran out (%s), the agents of these nodes are away; each stays a peer until nothing has come from it for %s",
+				names, a.Config.Hold.Wait),
 			Remedy: "start the agents; if a machine is gone, say so to all: etcdctl put " + a.Config.Etcd.Prefix + "/nodes/NAME withdrawn",
 		}
 	}

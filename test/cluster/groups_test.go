@@ -14,12 +14,12 @@ import (
 // groupsDir is where the control groups of the machine are: one hierarchy (version 2), or a folder for each (version 1).
 const groupsDir = "/sys/fs/cgroup"
 
-// hierarchies returns the folders at which hierarchies of control groups with controllers are mounted.
+// hierarchies returns the folders at which hierarchies of control groups are mounted.
 func hierarchies() ([]string, error) {
-	if _, err := os.Stat(filepath.Join(groupsDir, "cgroup.controllers")); err == nil {
+	if _, err := os.Stat(filepath.Join(groupsDir, "cgroup.procs")); err == nil {
 		return []string{groupsDir}, nil
 	}
-	found, err := filepath.Glob(filepath.Join(groupsDir, "*", "tasks"))
+	found, err := filepath.Glob(filepath.Join(groupsDir, "*", "cgroup.procs"))
 	var dirs []string
 	for _, path := range found {
 		dirs = append(dirs, filepath.Dir(path))
@@ -60,9 +60,12 @@ func equip(parent, group string) error {
 			return err
 		}
 	}
+	if parent != groupsDir {
+		return nil // version 1, or what there is of version 2 beside it, which nobody here uses
+	}
 	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
-		return nil // version 1
+		return err
 	}
 	all := "+" + strings.Join(strings.Fields(string(controllers)), " +")
 	return errors.Join(

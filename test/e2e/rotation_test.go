@@ -213,6 +213,27 @@ func TestRotationSurvivesCrashes(t *testing.T) {
 	w.finish(t)
 }
 
+// TestRotationInterval: an agent that finds its key too old replaces it by itself, and the new one stays.
+func TestRotationInterval(t *testing.T) {
+	t.Parallel()
+	c := up(t, "rotateinterval", "--nodes", "2", "--pods", "1", "--mode", "strict")
+	w := watch(t, c)
+	c.must("agent", "stop", "n1")
+	old := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(filepath.Join(lab.BaseDir, c.name, "n1", "state", "private.key"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	startAgent(t, c, "n1", "--rotation-interval", "1h")
+	c.rotated("n1", 2)
+	c.must("agent", "stop", "n1")
+	startAgent(t, c, "n1", "--rotation-interval", "1h")
+	time.Sleep(3 * time.Second)
+	if r := c.rotation("n1"); r.Epoch != 2 || r.Stage != "" {
+		t.Errorf("the new key is replaced at once: %+v", r)
+	}
+	w.finish(t)
+}
+
 // TestRotationWaitsForAPeer: a peer whose agent is dead keeps the old key, which keeps working with it, while
 // the others have the new one; when it comes back the rotation ends.
 func TestRotationWaitsForAPeer(t *testing.T) {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,8 +38,8 @@ func (l *listener) saysNothing() {
 	eventually(l.t, l.etcd.Self.Name+" has no problem", func() bool { return len(l.said()) == 0 })
 }
 
-// TestCertificates: every file is read again until it is right, and for each session.
-func TestCertificates(t *testing.T) {
+// TestEtcdCertificates: every file is read again until it is right, and for each session.
+func TestEtcdCertificates(t *testing.T) {
 	t.Parallel()
 	s, a := tlsServer(t)
 	certFile, keyFile := a.issue("n1")
@@ -128,9 +129,9 @@ func (a admin) enableAuth(s *server, change ...func(*clientv3.Config)) admin {
 	return s.admin(append(change, func(c *clientv3.Config) { c.Username, c.Password = "root", "secret" })...)
 }
 
-// TestRoles: a node's user reads all and writes its own key; another node's key is refused, and so is what a role does
+// TestEtcdRoles: a node's user reads all and writes its own key; another node's key is refused, and so is what a role does
 // not say. What is put right counts without a restart.
-func TestRoles(t *testing.T) {
+func TestEtcdRoles(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	operator := s.admin()
@@ -160,6 +161,16 @@ func TestRoles(t *testing.T) {
 		if err := thief.etcd.Publish(context.Background(), stolen); err == nil || !strings.Contains(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
 			t.Errorf("publish: %v", err)
 		}
+		client, key := s.admin(func(c *clientv3.Config) { c.Username, c.Password = "n1", "one" }), testLayout.nodes()+"n2"
+		now, _ := client.get("n2")
+		_, deleted := client.Delete(client.ctx(), key)
+		_, revoked := client.Revoke(client.ctx(), clientv3.LeaseID(now.lease))
+		_, left := client.Put(client.ctx(), key, withdrawn)
+		for what, err := range map[string]error{"delete the key": deleted, "revoke its lease": revoked, "declare it gone": left} {
+			if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
 		if n := one.number("n2"); n != 2 {
 			t.Errorf("n2 has record %d", n)
 		}
@@ -187,8 +198,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// TestCertificateNamesTheUser: the common name of a certificate is the user.
-func TestCertificateNamesTheUser(t *testing.T) {
+// TestEtcdCertificateNamesTheUser: the common name of a certificate is the user.
+func TestEtcdCertificateNamesTheUser(t *testing.T) {
 	t.Parallel()
 	s, a := tlsServer(t)
 	withTLS := func(c *clientv3.Config) {

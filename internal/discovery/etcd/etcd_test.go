@@ -18,8 +18,8 @@ import (
 	"warren/internal/discovery/record/recordtest"
 )
 
-// TestTwoMachines: they know each other by their keys, which have leases and the text of records.
-func TestTwoMachines(t *testing.T) {
+// TestEtcdTwoMachines: they know each other by their keys, which have leases and the text of records.
+func TestEtcdTwoMachines(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one := listen(t, "n1", Options{Endpoints: []string{s.url()}})
@@ -40,9 +40,9 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
-// TestKilled: while etcd is away nothing is forgotten, the problem says since when, and what changed meanwhile
+// TestEtcdKilled: while etcd is away nothing is forgotten, the problem says since when, and what changed meanwhile
 // counts afterwards.
-func TestKilled(t *testing.T) {
+func TestEtcdKilled(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one, two := listen(t, "n1", Options{Endpoints: []string{s.url()}}), listen(t, "n2", Options{Endpoints: []string{s.url()}})
@@ -71,8 +71,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestNotThereYet: an agent may start before etcd does.
-func TestNotThereYet(t *testing.T) {
+// TestEtcdNotThereYet: an agent may start before etcd does.
+func TestEtcdNotThereYet(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.kill()
@@ -85,9 +85,9 @@ func TestNotThereYet(t *testing.T) {
 	one.publish(1)
 }
 
-// TestWiped: etcd comes back empty, and its revisions begin anew. Every machine writes its key again, and what changes
+// TestEtcdWiped: etcd comes back empty, and its revisions begin anew. Every machine writes its key again, and what changes
 // from then on is heard, though its revisions have been seen before.
-func TestWiped(t *testing.T) {
+func TestEtcdWiped(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one, two := listen(t, "n1", Options{Endpoints: []string{s.url()}}), listen(t, "n2", Options{Endpoints: []string{s.url()}})
@@ -119,9 +119,9 @@ func TestWiped(t *testing.T) {
 	}
 }
 
-// TestRestored: etcd is restored to what it was, with a lower revision. What has been written since is undone, and what
+// TestEtcdRestored: etcd is restored to what it was, with a lower revision. What has been written since is undone, and what
 // is written next is heard.
-func TestRestored(t *testing.T) {
+func TestEtcdRestored(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one := listen(t, "n1", Options{Endpoints: []string{s.url()}})
@@ -156,8 +156,8 @@ func TestRestored(t *testing.T) {
 	eventually(t, "the own key has its lease", func() bool { n1, _ := operator.get("n1"); return n1.lease != 0 })
 }
 
-// TestCompacted: what changed while the connection was away is compacted. Only what is really gone is deleted.
-func TestCompacted(t *testing.T) {
+// TestEtcdCompacted: what changed while the connection was away is compacted. Only what is really gone is deleted.
+func TestEtcdCompacted(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	way := newProxy(t, s.client)
@@ -182,8 +182,8 @@ func TestCompacted(t *testing.T) {
 	}
 }
 
-// TestWatchOfCompacted: a watch that begins at what is compacted ends with the error that leads to another reading.
-func TestWatchOfCompacted(t *testing.T) {
+// TestEtcdWatchOfCompacted: a watch that begins at what is compacted ends with the error that leads to another reading.
+func TestEtcdWatchOfCompacted(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	operator := s.admin()
@@ -205,8 +205,8 @@ func TestWatchOfCompacted(t *testing.T) {
 	}
 }
 
-// TestLeaseLost: the lease of the own key is revoked. The key is there again, with another one.
-func TestLeaseLost(t *testing.T) {
+// TestEtcdLeaseLost: the lease of the own key is revoked. The key is there again, with another one.
+func TestEtcdLeaseLost(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one := listen(t, "n1", Options{Endpoints: []string{s.url()}, Lease: 6 * time.Second})
@@ -222,8 +222,8 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// TestOwnKeyIsKept: whatever becomes of the own key, it is as it was soon.
-func TestOwnKeyIsKept(t *testing.T) {
+// TestEtcdOwnKeyIsKept: whatever becomes of the own key, it is as it was soon.
+func TestEtcdOwnKeyIsKept(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one := listen(t, "n1", Options{Endpoints: []string{s.url()}})
@@ -246,9 +246,9 @@ func TestOwnKeyIsKept(t *testing.T) {
 	}
 }
 
-// TestRunsOut: an agent that stops says nothing of its machine, and one that withdraws does; also to those that
+// TestEtcdRunsOut: an agent that stops says nothing of its machine, and one that withdraws does; also to those that
 // were not listening.
-func TestRunsOut(t *testing.T) {
+func TestEtcdRunsOut(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one := listen(t, "n1", Options{Endpoints: []string{s.url()}})
@@ -274,8 +274,8 @@ func TestRunsOut(t *testing.T) {
 	}
 }
 
-// TestWithdraw: an agent withdraws its key while it runs, and may stay after all.
-func TestWithdraw(t *testing.T) {
+// TestEtcdWithdraw: an agent withdraws its key while it runs, and may stay after all.
+func TestEtcdWithdraw(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one, two := listen(t, "n1", Options{Endpoints: []string{s.url()}}), listen(t, "n2", Options{Endpoints: []string{s.url()}})
@@ -288,8 +288,8 @@ func TestWithdraw(t *testing.T) {
 	one.knows("n2", 2)
 }
 
-// TestWithdrawOfAnother: the key of a machine of the same name with another key stays.
-func TestWithdrawOfAnother(t *testing.T) {
+// TestEtcdWithdrawOfAnother: the key of a machine of the same name with another key stays.
+func TestEtcdWithdrawOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	operator := s.admin()
@@ -307,8 +307,8 @@ func TestWithdrawOfAnother(t *testing.T) {
 	}
 }
 
-// TestRivals: two machines have one name. Both are told, and they do not fill etcd with their quarrel.
-func TestRivals(t *testing.T) {
+// TestEtcdRivals: two machines have one name. Both are told, and they do not fill etcd with their quarrel.
+func TestEtcdRivals(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	one, other := listen(t, "n1", Options{Endpoints: []string{s.url()}}), listen(t, "n1", Options{Endpoints: []string{s.url()}})
@@ -328,8 +328,8 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// TestAPIServers: the list in PREFIX/apiservers is told, and where etcd is reached is as well.
-func TestAPIServers(t *testing.T) {
+// TestEtcdAPIServers: the list in PREFIX/apiservers is told, and where etcd is reached is as well.
+func TestEtcdAPIServers(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	operator := s.admin()
@@ -356,8 +356,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestLongRecord: a key with 10 MiB, in an etcd that takes such, changes nothing and is named.
-func TestLongRecord(t *testing.T) {
+// TestEtcdLongRecord: a key with 10 MiB, in an etcd that takes such, changes nothing and is named.
+func TestEtcdLongRecord(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--max-request-bytes", fmt.Sprint(20<<20))
 	operator := s.admin(func(c *clientv3.Config) { c.MaxCallSendMsgSize = 20 << 20 })

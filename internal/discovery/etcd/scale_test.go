@@ -15,8 +15,8 @@ import (
 	"warren/internal/discovery/record/recordtest"
 )
 
-// TestThousandMachines: an agent reads a thousand records at once, and follows changes of twenty a second.
-func TestThousandMachines(t *testing.T) {
+// TestEtcdThousandMachines: an agent reads a thousand records at once, and follows changes of twenty a second.
+func TestEtcdThousandMachines(t *testing.T) {
 	const machines, changes, rate = 1000, 100, 20
 	s := newServer(t)
 	operator := s.admin()
@@ -79,8 +79,8 @@ func thousandth(i int) cluster.Node {
 	return node
 }
 
-// TestIdle: while nothing changes, nothing is written, and a renewal of the lease now and then is all that is sent.
-func TestIdle(t *testing.T) {
+// TestEtcdIdle: while nothing changes, nothing is written, and a renewal of the lease now and then is all that is sent.
+func TestEtcdIdle(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	way := newProxy(t, s.client)

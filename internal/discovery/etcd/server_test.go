@@ -27,7 +27,7 @@ const limit = time.Minute
 // server is a real etcd that a test starts, kills and takes data away from.
 type server struct {
 	t       *testing.T
-	binary  []string
+	binary  string
 	data    string
 	client  string // host:port
 	peer    string
@@ -50,23 +50,14 @@ func newServer(t *testing.T, args ...string) *server {
 	return s
 }
 
-// etcdBinary returns the command that is etcd, as scripts/kubetools.sh builds it.
-func etcdBinary(t *testing.T) []string {
+// etcdBinary returns the etcd that scripts/kubetools.sh builds.
+func etcdBinary(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("WARREN_KUBE_BIN")
 	if folder == "" {
-		folder = "../../../.cache/kube"
+		t.Skip("runs with a real etcd: `make test-kube`, or WARREN_KUBE_BIN=FOLDER of scripts/kubetools.sh")
 	}
-	for _, command := range [][]string{{filepath.Join(folder, "etcd")}, {filepath.Join(folder, "kubetools"), "etcd"}} {
-		if _, err := os.Stat(command[0]); err == nil {
-			return command
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("no etcd in %s; run scripts/kubetools.sh", folder)
-	}
-	t.Skipf("no etcd in %s; run scripts/kubetools.sh", folder)
-	return nil
+	return filepath.Join(folder, "etcd")
 }
 
 func freePort(t *testing.T) string {
@@ -85,10 +76,10 @@ func (s *server) url() string { return s.scheme + "://" + s.client }
 func (s *server) start() {
 	s.t.Helper()
 	peer := "http://" + s.peer
-	args := append(slices.Clone(s.binary[1:]), "--name", "m", "--data-dir", s.data, "--unsafe-no-fsync", "--log-level", "error",
+	args := append([]string{"--name", "m", "--data-dir", s.data, "--unsafe-no-fsync", "--log-level", "error",
 		"--listen-client-urls", s.url(), "--advertise-client-urls", s.url(), "--listen-peer-urls", peer,
-		"--initial-advertise-peer-urls", peer, "--initial-cluster", "m="+peer)
-	s.process = exec.Command(s.binary[0], append(args, s.args...)...)
+		"--initial-advertise-peer-urls", peer, "--initial-cluster", "m=" + peer}, s.args...)
+	s.process = exec.Command(s.binary, args...)
 	s.process.Stderr = os.Stderr
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)

@@ -67,7 +67,11 @@ func connect(kubeconfig string) (c client, server string, err error) {
 
 func configFrom(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
-		return rest.InClusterConfig()
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("this is no pod of a cluster; set kubernetes.kubeconfig")
+		}
+		return config, err
 	}
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }

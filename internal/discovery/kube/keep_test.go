@@ -129,7 +129,7 @@ func TestRivals(t *testing.T) {
 		if len(agents[0].faults(nodes[0].ID)) > 0 && alarmed == 0 {
 			alarmed = now.Sub(start)
 		}
-		now = now.Add(100 * time.Millisecond)
+		now = now.Add(500 * time.Millisecond)
 	}
 	if writes < 10 || writes > 60 {
 		t.Errorf("%d writes in an hour", writes)

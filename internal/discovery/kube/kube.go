@@ -186,8 +186,11 @@ func (d debugging) Enabled(ctx context.Context, _ slog.Level) bool {
 	return d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. Errors come here without having asked.
 func (d debugging) Handle(ctx context.Context, r slog.Record) error {
+	if !d.Enabled(ctx, r.Level) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return d.Handler.Handle(ctx, r)
 }

@@ -90,6 +90,9 @@ func machineOf(n node, pods map[string][]netip.Addr) discovery.Machine {
 	elsewhere := len(n.podCIDRs) == 0
 	for _, pod := range pods {
 		for _, addr := range pod {
+			if slices.Contains(n.addresses, addr) {
+				continue // the machine's own, whatever the pod says of its network
+			}
 			addrs = append(addrs, cluster.HostPrefix(addr))
 			inside := func(p netip.Prefix) bool { return p.Contains(addr) }
 			elsewhere = elsewhere || !slices.ContainsFunc(n.podCIDRs, inside)

@@ -75,6 +75,7 @@ func TestMachineOf(t *testing.T) {
 			prefixes("10.244.1.5/32", "192.168.7.2/32")},
 		{"a second family outside", prefixes("10.244.1.0/24"), map[string][]netip.Addr{"a/a": addrs("10.244.1.5", "fd00:1::5")}, prefixes("10.244.1.5/32", "fd00:1::5/128")},
 		{"no podCIDR, neighbours joined", nil, map[string][]netip.Addr{"a/a": addrs("10.1.0.2"), "a/b": addrs("10.1.0.3"), "b/c": addrs("10.1.0.5")}, prefixes("10.1.0.2/31", "10.1.0.5/32")},
+		{"a pod with the machine's address", prefixes("10.244.1.0/24"), map[string][]netip.Addr{"a/a": addrs("10.0.0.1")}, prefixes("10.244.1.0/24")},
 		{"no podCIDR, no pods", nil, map[string][]netip.Addr{}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

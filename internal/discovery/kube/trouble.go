@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -74,11 +76,20 @@ func (t *troubles) problems() []discovery.Problem {
 	if away != nil {
 		list = append(list, discovery.Problem{
 			Where:   t.server,
-			Message: fmt.Sprintf("API server not reachable since %s: %v", away.since.UTC().Format(time.RFC3339), away.err),
+			Message: fmt.Sprintf("API server not reachable since %s: %v", away.since.UTC().Format(time.RFC3339), cause(away.err)),
 			Remedy:  "restore the API server, or the way to it; what it said last counts meanwhile",
 		})
 	}
 	return list
+}
+
+// cause returns what is left of an error of package http without the call and the address, which Where has.
+func cause(err error) error {
+	var call *url.Error
+	if errors.As(err, &call) {
+		return call.Err
+	}
+	return err
 }
 
 // refusal explains an answer that more of the same requests will not change.

@@ -221,7 +221,7 @@ func (k *Kube) apply(ctx context.Context, part string, fields map[string]any) er
 	if err != nil {
 		return err
 	}
-	request := k.client[warrenAPIs].Patch(types.ApplyPatchType).Resource(recordsPlural).Name(k.self.Name)
+	request := k.client[warrenAPIs].Patch(types.ApplyPatchType).MaxRetries(0).Resource(recordsPlural).Name(k.self.Name)
 	if part != "" {
 		request = request.SubResource(part)
 	}

@@ -81,8 +81,21 @@ func (p *Plane) runs(pid int, c Component) bool {
 	if err != nil {
 		return false
 	}
+	if len(line) == 0 { // it has not got its arguments yet, execve(2) being at work, or has lost them on its way out
+		return onItsWay(pid)
+	}
 	program, arguments, _ := bytes.Cut(line, []byte{0})
 	return filepath.Base(string(program)) == string(c) && bytes.Contains(arguments, []byte("="+p.Options.Dir+"/"))
+}
+
+// onItsWay reports whether a process without arguments is more than the remains of one (proc_pid_stat(5)).
+func onItsWay(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
 // StopComponent asks a component to end, and ends it when it takes too long. That it does not run is
