@@ -51,7 +51,7 @@ func (a *agent) report() {
 	missing := a.notReady()
 	peers := a.world.Admission().Peers
 	report := discovery.Report{
-		Mode: string(a.Config.Mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
+		Mode: string(a.view.mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
 		NotReady: strings.Join(missing, "; "), KeyRotating: a.rotation != nil, Refused: a.refused,
 	}
 	for _, peer := range peers {
