@@ -42,7 +42,8 @@ func sourceOf(engine config.Discovery) cluster.Source {
 	}
 }
 
-// report tells the engine how this machine is doing, where it shows that.
+// report tells the engine how this machine is doing, where it shows that. The mode is that of the programs: on the way to
+// observe mode they go on encrypting for a while, and who waits for the node to have stopped must not be told before.
 func (a *agent) report() {
 	reporter, ok := a.engine.(discovery.Reporter)
 	if !ok || !a.synced {
