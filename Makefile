@@ -76,6 +76,7 @@ test-kube: ## discovery, manifests and labs against a real Kubernetes API server
 test-cluster: ## Warren installed in a whole Kubernetes cluster: three kubelets, real pods, every way out of the install
 	@scripts/deps.sh cluster
 	@scripts/kubetools.sh
+	@scripts/helm.sh version --short
 	@$(MAKE) --no-print-directory build
 	@WARREN_BINARY=$(CURDIR)/bin/warren scripts/test.sh cluster
 

@@ -42,7 +42,8 @@ func sourceOf(engine config.Discovery) cluster.Source {
 	}
 }
 
-// report tells the engine how this machine is doing, where it shows that.
+// report tells the engine how this machine is doing, where it shows that. The mode is that of the programs: on the way to
+// observe mode they go on encrypting for a while, and who waits for the node to have stopped must not be told before.
 func (a *agent) report() {
 	reporter, ok := a.engine.(discovery.Reporter)
 	if !ok || !a.synced {
@@ -51,7 +52,7 @@ func (a *agent) report() {
 	missing := a.notReady()
 	peers := a.world.Admission().Peers
 	report := discovery.Report{
-		Mode: string(a.Config.Mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
+		Mode: string(a.view.mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
 		NotReady: strings.Join(missing, "; "), KeyRotating: a.rotation != nil, Refused: a.refused,
 	}
 	for _, peer := range peers {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"warren/internal/lab/netns"
 )
@@ -52,6 +53,9 @@ func (b block) find(page string) (string, error) {
 	return blocks[b.number], nil
 }
 
+// withTunnels is what the page says in passing of installing with Helm where the kernel has no WireGuard.
+var withTunnels = strings.NewReplacer("helm install ", "helm install --set tunnels.enabled=true ")
+
 // follow does what blocks of the page say, to the letter, with the administrator's kubectl.
 func (c *cluster) follow(t testing.TB, blocks ...block) {
 	t.Helper()
@@ -64,21 +68,26 @@ func (c *cluster) follow(t testing.TB, blocks ...block) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.shell(t, script)
+		c.shell(t, withTunnels.Replace(script))
 	}
 }
+
+// shellTime is more than the commands of the page wait for anything.
+const shellTime = 6 * time.Minute
 
 // shell runs a script as an administrator would, on the machine that carries the API server.
 func (c *cluster) shell(t testing.TB, script string) string {
 	t.Helper()
 	command := exec.Command("bash", "-euxo", "pipefail", "-c", script)
 	command.Dir = repository(t)
-	command.Env = append(os.Environ(), "PATH="+c.binaries+":"+os.Getenv("PATH"), "KUBECONFIG="+c.plane.Admin())
+	command.Env = append(os.Environ(), "PATH="+c.binaries+":"+filepath.Join(command.Dir, ".cache")+":"+os.Getenv("PATH"), "KUBECONFIG="+c.plane.Admin())
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	if err := (netns.View{Namespace: c.nodes[0].Namespace}).Start(command); err != nil {
 		t.Fatal(err)
 	}
+	limit := time.AfterFunc(shellTime, func() { _ = command.Process.Kill() })
+	defer limit.Stop()
 	if err := command.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, output.String())
 	}

@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"testing"
+
+	"warren/internal/lab/proof"
+	"warren/test/flow"
 )
 
 // Where the manifests put Warren.
@@ -20,12 +23,17 @@ type installation struct {
 	proxy     string // the mode of kube-proxy meanwhile
 	install   []block
 	uninstall []block
+	// changes is whether nodes and agents come and go meanwhile. How Warren was installed makes no difference to that.
+	changes bool
 }
 
 var installations = []installation{
-	{name: "kubectl", proxy: iptables,
-		install:   []block{{"## Install", 0}, {"### Kernels without WireGuard", 0}},
+	{name: "kubectl", proxy: iptables, changes: true,
+		install:   []block{{"## Install", 0}, {"### Kernels without WireGuard", 0}, {"## Install", 2}},
 		uninstall: []block{{"## Uninstall", 0}, {"## Uninstall", 1}}},
+	{name: "helm", proxy: nftables,
+		install:   []block{{"## Install", 1}, {"## Install", 2}},
+		uninstall: []block{{"## Uninstall", 0}, {"## Uninstall", 2}}},
 }
 
 // TestInstall is the life of an installation, in each of the ways.
@@ -34,29 +42,46 @@ func TestInstall(t *testing.T) {
 	c.populate(t)
 	control := c.seeClear(t)
 	for _, way := range installations {
-		t.Run(way.name, func(t *testing.T) {
-			if err := c.proxy(t.Context(), way.proxy); err != nil {
-				t.Fatal(err)
-			}
-			before := c.lookAll(t)
-			c.follow(t, way.install...)
-			c.feed(t, strictConfig, "apply", "-f", "-")
-			c.settle(t)
-			t.Log(c.kubectl(t, "get", "warrennodes"))
-			t.Run("every class of traffic", func(t *testing.T) { c.prove(t, control) })
-			t.Run("services", c.serve)
-			t.Run("rolling update", c.update)
-			t.Run("agent deleted", c.lose)
-			t.Run("node rebooted", func(t *testing.T) {
-				c.reboot(t)
-				c.prove(t, control)
-			})
-			t.Run("uninstall", func(t *testing.T) {
-				c.follow(t, way.uninstall...)
-				c.traceless(t, before)
-			})
+		t.Run(way.name, func(t *testing.T) { c.live(t, way, control) })
+	}
+}
+
+// live is the life of one installation.
+func (c *cluster) live(t *testing.T, way installation, control proof.Measurement) {
+	if err := c.proxy(t.Context(), way.proxy); err != nil {
+		t.Fatal(err)
+	}
+	before := c.lookAll(t)
+	c.install(t, way)
+	mustDiffer(t, before, c.lookAll(t))
+	t.Run("every class of traffic", func(t *testing.T) { c.prove(t, control) })
+	t.Run("services", c.serve)
+	if way.changes {
+		t.Run("rolling update", c.update)
+		t.Run("agent deleted", c.lose)
+		t.Run("node rebooted", func(t *testing.T) {
+			c.reboot(t)
+			c.prove(t, control)
 		})
 	}
+	t.Run("uninstall", func(t *testing.T) {
+		flows := flow.Between(t, c.topology.Nodes)
+		c.follow(t, way.uninstall...)
+		flows.Finish(t)
+		c.traceless(t, before)
+	})
+}
+
+// install installs Warren and goes on to strict mode while traffic goes on, of which nothing is lost.
+func (c *cluster) install(t *testing.T, way installation) {
+	flows := flow.Between(t, c.topology.Nodes)
+	c.follow(t, way.install...)
+	c.feed(t, strictConfig, "apply", "-f", "-")
+	c.follow(t, block{"## Configuration", 1})
+	c.settle(t)
+	flows.Finish(t)
+	t.Log(c.kubectl(t, "wait", "warrennodes", "--all", "--for=jsonpath={.status.peers.confirmed}=2", "--timeout", patience.String()))
+	t.Log(c.kubectl(t, "get", "warrennodes"))
 }
 
 // strictConfig forbids clear text.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// runPrefix and the supervisor's process id are the name of a run.
+const runPrefix = "warren-cluster-"
+
 // run is what everything of one run is called after, and where its files are.
 type run struct{ name, dir string }
 
@@ -49,12 +53,12 @@ func thisRun() run {
 }
 
 func supervise() (int, error) {
-	name := fmt.Sprintf("warren-cluster-%d", os.Getpid())
+	name := runPrefix + strconv.Itoa(os.Getpid())
 	if err := os.Setenv(runVariable, name); err != nil {
 		return 0, err
 	}
 	r := thisRun()
-	if err := os.Mkdir(r.dir, 0o700); err != nil {
+	if err := errors.Join(sweepOld(), os.Mkdir(r.dir, 0o700)); err != nil {
 		return 0, err
 	}
 	// A signal from the keyboard goes to both processes: the other one ends, and this one removes what is left.
@@ -63,10 +67,27 @@ func supervise() (int, error) {
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	err := tests.Run()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = nil
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), errors.Join(r.sweep(), r.leftovers())
 	}
-	return max(tests.ProcessState.ExitCode(), 0), errors.Join(err, r.sweep(), r.leftovers())
+	return 0, errors.Join(err, r.sweep(), r.leftovers()) // not started, or killed
+}
+
+// sweepOld removes what is left of runs whose supervisor was killed.
+func sweepOld() error {
+	old, err := filepath.Glob(filepath.Join(os.TempDir(), runPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, dir := range old {
+		name := filepath.Base(dir)
+		pid, err := strconv.Atoi(strings.TrimPrefix(name, runPrefix))
+		if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
+			problems = append(problems, run{name, dir}.sweep())
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // sweep removes everything of the run: processes, namespaces, control groups, files.

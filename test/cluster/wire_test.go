@@ -34,16 +34,19 @@ func (c *cluster) measure(t testing.TB) (proof.Measurement, []wire.Frame) {
 	return measured, frames
 }
 
-// administer makes the API server talk to every kubelet, and every pod to every node's own network and to every pod.
+// administer makes the API server talk to every kubelet, and every pod, of the nodes' own network or not, to
+// every other.
 func (c *cluster) administer(t testing.TB) {
 	t.Helper()
 	command := []string{"/guest", "ask"}
 	for _, n := range c.topology.Nodes {
 		command = append(command, fmt.Sprintf("http://%s:8081/", n.Addresses[0]), fmt.Sprintf("http://%s:8080/", n.Pods[0].Addresses[0]))
 	}
-	for _, from := range c.pods(t, testNamespace, "app=pod") {
-		c.kubectl(t, "logs", "--namespace", testNamespace, from.Metadata.Name)
-		c.kubectl(t, append([]string{"exec", "--namespace", testNamespace, from.Metadata.Name, "--"}, command...)...)
+	for _, label := range []string{"app=pod", "app=host"} {
+		for _, from := range c.pods(t, testNamespace, label) {
+			c.kubectl(t, "logs", "--namespace", testNamespace, from.Metadata.Name)
+			c.kubectl(t, append([]string{"exec", "--namespace", testNamespace, from.Metadata.Name, "--"}, command...)...)
+		}
 	}
 }
 

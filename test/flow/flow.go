@@ -19,10 +19,21 @@ type Flow interface {
 	Finish(t testing.TB)
 }
 
-// Between starts UDP and TCP between all pairs of nodes, of hosts and of pods, in both families.
-func Between(t testing.TB, nodes []lab.Node) []Flow {
+// Flows are traffic side by side.
+type Flows []Flow
+
+// Finish ends all and reports what they suffered.
+func (f Flows) Finish(t testing.TB) {
 	t.Helper()
-	var flows []Flow
+	for _, one := range f {
+		one.Finish(t)
+	}
+}
+
+// Between starts UDP and TCP between all pairs of nodes, of hosts and of pods, in both families.
+func Between(t testing.TB, nodes []lab.Node) Flows {
+	t.Helper()
+	var flows Flows
 	for i, a := range nodes {
 		for j, b := range nodes[i+1:] {
 			family := (i + j) % 2
