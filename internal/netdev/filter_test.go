@@ -180,14 +180,14 @@ func TestFiltersRemoveOnlyTheirOwnClsact(t *testing.T) {
 func TestFiltersTakeEffect(t *testing.T) {
 	n, eth0 := filtered(t)
 	socket := packetSocket(t, n.link(t, "wire").Index)
-	send := func() bool {
+	send := func(want bool) bool {
 		t.Helper()
 		if err := unix.Sendto(packetSocket(t, eth0), testFrame, 0, &unix.SockaddrLinklayer{Ifindex: int(eth0)}); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			t.Fatalf("send: %v", err) // ENOBUFS is how a packet socket hears of the drop
 		}
-		return arrives(t, socket)
+		return arrives(t, socket, want)
 	}
-	if !send() {
+	if !send(true) {
 		t.Fatal("the control is void: nothing arrives without a filter")
 	}
 	for _, step := range []struct {
@@ -198,7 +198,7 @@ func TestFiltersTakeEffect(t *testing.T) {
 		if err := n.Filters().Replace(eth0, true, loadProgram(t, step.verdict).fd, "ours"); err != nil {
 			t.Fatal(err)
 		}
-		if got := send(); got != step.want {
+		if got := send(step.want); got != step.want {
 			t.Errorf("%s: arrived %v, want %v", step.name, got, step.want)
 		}
 	}

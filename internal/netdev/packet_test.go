@@ -30,10 +30,14 @@ func packetSocket(t *testing.T, ifindex uint32) int {
 	return fd
 }
 
-// arrives says whether the test frame comes within a moment; other frames are passed over.
-func arrives(t *testing.T, socket int) bool {
+// arrives says whether the test frame comes; other frames are passed over. One that is to come is waited for, one
+// that is not for a moment.
+func arrives(t *testing.T, socket int, want bool) bool {
 	t.Helper()
 	timeout := unix.Timeval{Usec: 300_000}
+	if want {
+		timeout = unix.Timeval{Sec: 10}
+	}
 	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		t.Fatal(err)
 	}
