@@ -30,7 +30,6 @@ var update = flag.Bool("update", false, "write the manifests and the golden file
 // helm runs helm and returns what it prints.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	needHelm(t)
 	var out, problems strings.Builder
 	command := exec.Command(os.Getenv(helmVariable), args...)
 	command.Stdout, command.Stderr = &out, &problems
@@ -73,12 +72,12 @@ func TestManifests(t *testing.T) {
 // TestChart renders the chart for every testdata/NAME.yaml and compares with testdata/NAME.golden. What
 // is not among the templates of the golden file is as with the default values.
 func TestChart(t *testing.T) {
+	needHelm(t)
+	lint(t)
 	usual := templates(t)
 	for _, values := range glob(t, "testdata/*.yaml") {
 		t.Run(strings.TrimSuffix(filepath.Base(values), ".yaml"), func(t *testing.T) {
-			if out, err := helm(t, "lint", "--strict", chart, "--values", values); err != nil {
-				t.Errorf("helm lint: %v: %s", err, out)
-			}
+			lint(t, "--values", values)
 			got := ""
 			rendered := templates(t, "--values", values)
 			for _, name := range sorted(rendered, usual) {
@@ -99,6 +98,13 @@ func TestChart(t *testing.T) {
 				t.Errorf("rendered with %s (-want +got):\n%s", values, diff)
 			}
 		})
+	}
+}
+
+func lint(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := helm(t, append([]string{"lint", "--strict", chart}, args...)...); err != nil {
+		t.Errorf("helm lint %v: %v: %s", args, err, out)
 	}
 }
 
@@ -130,6 +136,7 @@ func sorted(maps ...map[string]string) []string {
 
 // TestValuesAreRefused: a value that would be ignored, or that Kubernetes would refuse, is an error.
 func TestValuesAreRefused(t *testing.T) {
+	needHelm(t)
 	tests := []struct{ name, set, want string }{
 		{name: "misspelt", set: "tolerartions[0].operator=Exists", want: "tolerartions"},
 		{name: "misspelt key of the configuration", set: "config.modes=strict", want: "modes"},

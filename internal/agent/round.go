@@ -26,13 +26,14 @@ type step struct {
 
 // round brings the node to what is wanted. A full round looks at links, device and programs, and reads
 // what is actual first; the other kind looks at what changed. A step that fails ends the round,
-// since the next ones build on it.
+// since the next ones build on it. What others are told of this node comes last: peers are followed also while an
+// engine of discovery takes no record.
 func (a *agent) round(ctx context.Context, full bool) error {
 	a.rounds++
-	steps := []step{
+	steps, last := []step{
 		{"state", "warren ipcache list and wg show have what is there", a.converge},
 		{"snapshot", "", a.saveMemory},
-	}
+	}, []step(nil)
 	if full || !a.view.complete {
 		a.pending.All = true
 		steps = []step{
@@ -44,12 +45,31 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			steps[0],
 			{"takeover", "", a.takeOver},
 			steps[1],
-			{"record", "let the agent write where the records are", a.publish},
+		}
+		last = []step{
+			{"record", "let the agent write its record: a folder that it may write to, or rights and a connection", a.publish},
 			{"old devices", "", a.dropTunnels},
 			{"devices", "", a.brokenTunnels},
 		}
 	}
 	a.view.complete = false
+	if err := a.walk(ctx, steps); err != nil {
+		return err
+	}
+	a.view.complete = true
+	now := monotonic()
+	a.confirmApplied(now)
+	a.followPeers(now)
+	if err := a.walk(ctx, last); err != nil {
+		a.view.complete = false
+		return err
+	}
+	a.report()
+	return nil
+}
+
+// walk takes steps until one fails.
+func (a *agent) walk(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		err := s.run(ctx)
 		if ctx.Err() != nil {
@@ -61,11 +81,6 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	a.view.complete = true
-	now := monotonic()
-	a.confirmApplied(now)
-	a.followPeers(now)
-	a.report()
 	return nil
 }
 

@@ -97,6 +97,9 @@ func (l *Lab) leave(ctx context.Context, name string) error {
 		// Routes that an interrupted join had not yet made are no reason to keep the node.
 		_ = run(ctx, recipe.part(other, node))
 	}
+	// The kernel takes its time with the devices of a namespace, and a node that joins gets this port's name. An interrupted
+	// join has not made it.
+	_ = run(ctx, []netns.Script{ip(l.Topology.Wire, f("link delete %s", node.Name))})
 	if err := removeThese(ctx, node.Namespaces()); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"warren/internal/discovery"
 	"warren/internal/discovery/record/recordtest"
+	"warren/internal/lab/control"
 	"warren/internal/lab/control/controltest"
 )
 
@@ -518,4 +520,50 @@ func TestDocumentedResources(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
+}
+
+// TestDiscoveryWithItsRights: what the shipped manifests let an agent do is all that the engine needs, and what they do
+// not let it do is said.
+func TestDiscoveryWithItsRights(t *testing.T) {
+	plane := controltest.Shared(t)
+	manifest, err := filepath.Abs("../../deploy/warren.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, plane, "apply", "--server-side", "--force-conflicts", "-f", manifest)
+	install(t, plane)
+	a := administratorOf(t, plane)
+	a.addNode("rights-1", "10.99.0.1", "10.244.1.0/24")
+	a.addNode("rights-2", "10.99.0.2", "10.244.2.0/24")
+	t.Cleanup(func() { a.remove(allRecords + "/rights-1") })
+	agentOn(t, plane, "rights-1")
+	token := kubectl(t, plane, "--namespace="+namespace, "create", "token", "warren", "--bound-object-kind=Pod", "--bound-object-name=agent-on-rights-1")
+	at, err := plane.Expose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := plane.Kubeconfig(control.Client{User: "rights", Token: token, Server: at, Path: filepath.Join(t.TempDir(), "config")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f := follow(t, agent, "rights-1", nil)
+	f.untilSynced()
+	f.untilProblem()
+	f.untilPublished(sample("rights-1", 1))
+	f.Report(discovery.Report{Mode: "strict", Version: "v0.1.0", Ready: true})
+	eventually(t, patience, "the status is there", func() bool {
+		return kubectl(t, plane, "get", "wn", "rights-1", "-o", "jsonpath={.status.mode}") == "strict"
+	})
+	if err := f.Withdraw(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.untilRecords()
+
+	stranger := follow(t, agent, "rights-2", nil)
+	stranger.untilSynced()
+	eventually(t, patience, "the policy's words reach the agent", func() bool {
+		err := stranger.Publish(t.Context(), sample("rights-2", 2))
+		return err != nil && strings.Contains(err.Error(), "the agent on node rights-1 writes WarrenNode rights-1 only")
+	})
 }

@@ -132,15 +132,12 @@ func (e *Etcd) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error
 	return &pair, nil
 }
 
-// servers is where etcd is reached, in order.
-type servers []netip.AddrPort
-
 // announce emits where etcd is reached. A name that is not known says nothing; that it is not is the connection's
 // problem.
 func (r *run) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var now servers
+	var now []netip.AddrPort
 	for _, endpoint := range r.Endpoints {
 		now = append(now, resolve(ctx, endpoint)...)
 	}
@@ -153,7 +150,7 @@ func (r *run) announce(ctx context.Context) {
 }
 
 // resolve returns the addresses of an endpoint that others can reach.
-func resolve(ctx context.Context, endpoint string) (list servers) {
+func resolve(ctx context.Context, endpoint string) (list []netip.AddrPort) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil

@@ -29,6 +29,8 @@ const (
 	// cluster come at once; it doubles up to maxReconnect while no session comes about.
 	reconnect    = 500 * time.Millisecond
 	maxReconnect = 5 * time.Second
+	// longSession is one that had nothing in its way from the start: longer than etcd takes not to answer.
+	longSession = patience + time.Second
 )
 
 // Options of New; Endpoints are needed.
@@ -82,14 +84,16 @@ func (e *Etcd) Run(ctx context.Context, emit func(discovery.Event)) error {
 	defer e.running.Store(false)
 	r := &run{Etcd: e, emit: emit, believed: newState(e.layout, e.Self)}
 	for pause := reconnect; ; pause = min(2*pause, maxReconnect) {
-		established, err := r.session(ctx)
+		began := time.Now()
+		err := r.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if established {
+		lasted := time.Since(began) > longSession
+		if lasted {
 			pause = reconnect
 		}
-		r.lost(err, established)
+		r.lost(err, lasted)
 		if !sleep(ctx, rand.N(pause)) {
 			return nil
 		}

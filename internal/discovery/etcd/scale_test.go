@@ -66,9 +66,9 @@ func TestEtcdThousandMachines(t *testing.T) {
 		t.Error(err)
 	}
 	slices.Sort(lags)
-	t.Logf("a change is heard after %v (median), %v (p99), %v (most)", lags[changes/2], lags[changes*99/100], lags[changes-1])
-	if late := lags[changes*99/100]; late > time.Second {
-		t.Errorf("one change in a hundred is heard after %v or later", late)
+	t.Logf("a change is heard after %v (median), %v (p90), %v (most)", lags[changes/2], lags[changes*9/10], lags[changes-1])
+	if late := lags[changes*9/10]; late > time.Second {
+		t.Errorf("one change in ten is heard after %v or later", late)
 	}
 }
 

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type run struct {
 	*Etcd
 	emit     func(discovery.Event)
 	believed state
-	told     state // what the consumer knows
-	servers  servers
+	told     state              // what the consumer knows
+	servers  []netip.AddrPort   // where etcd is reached
 	since    time.Time          // when the last session was lost; zero while there is one
 	trouble  *discovery.Problem // why there is none
 	lease    clientv3.LeaseID   // of the own key; 0 for none
@@ -46,12 +47,11 @@ var (
 	errEnded = errors.New("etcd ended the watch")
 )
 
-// session connects, reads and follows the keys until something is in its way. It reports whether it came to read
-// them.
-func (r *run) session(ctx context.Context) (established bool, err error) {
+// session connects, reads and follows the keys until something is in its way.
+func (r *run) session(ctx context.Context) error {
 	client, err := r.connect(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var waits sync.WaitGroup
 	defer waits.Wait()
@@ -60,33 +60,32 @@ func (r *run) session(ctx context.Context) (established bool, err error) {
 	defer cancel()
 	s := &session{run: r, client: client}
 	if err := s.readAll(ctx); err != nil {
-		return false, err
+		return err
 	}
-	r.since = time.Time{}
 	lost := make(chan struct{})
 	waits.Go(func() {
 		defer close(lost)
 		client.ActiveConnection().WaitForStateChange(ctx, connectivity.Ready)
 	})
 	if err := s.renew(ctx); err != nil {
-		return true, err
+		return err
 	}
 	for {
 		if err := s.follow(ctx, lost); !errors.Is(err, rpctypes.ErrCompacted) {
-			return true, err
+			return err
 		}
 		if err := s.readAll(ctx); err != nil {
-			return true, err
+			return err
 		}
 	}
 }
 
-// lost notes that there is no session. What can be mended at once is no problem.
-func (r *run) lost(err error, established bool) {
+// lost notes that there is no session. One that lasted may be mended at once, and is no problem yet.
+func (r *run) lost(err error, lasted bool) {
 	if r.since.IsZero() {
 		r.since = time.Now()
 	}
-	if !established {
+	if !lasted {
 		r.trouble = r.problemOf(err)
 	}
 	r.tell()
@@ -123,7 +122,7 @@ func (s *session) readAll(ctx context.Context) error {
 	}
 	s.revision = revision
 	s.believed = s.believed.next(s.believed.complete(all))
-	s.believed.Synced, s.trouble = true, nil
+	s.believed.Synced, s.since, s.trouble = true, time.Time{}, nil
 	s.tell()
 	return nil
 }

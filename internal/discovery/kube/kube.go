@@ -17,8 +17,9 @@ import (
 	"warren/internal/discovery"
 )
 
-// settle is how long changes are gathered before they are told: they come in bursts.
-const settle = 20 * time.Millisecond
+// settle is how long changes are gathered before they are told: they come in bursts, and what they add up to is
+// worked out from everything there is.
+const settle = 100 * time.Millisecond
 
 // Options of New.
 type Options struct {

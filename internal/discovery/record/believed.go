@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"warren/internal/cluster"
@@ -50,18 +49,17 @@ func (b Believed) AllProblems(others ...discovery.Problem) []discovery.Problem {
 func (b Believed) EventsSince(from Believed) []discovery.Event {
 	var events []discovery.Event
 	before, after := from.Nodes(), b.Nodes()
-	for _, id := range sortedIDs(after) {
-		if old, known := before[id]; !known || old != after[id] && !Same(*old, *after[id]) {
-			events = append(events, discovery.Event{Kind: discovery.Upsert, ID: id, Node: *after[id]})
-		}
+	for _, id := range sortedIDs(after, func(id cluster.NodeID, node *cluster.Node) bool {
+		old, known := before[id]
+		return !known || old != node && !Same(*old, *node)
+	}) {
+		events = append(events, discovery.Event{Kind: discovery.Upsert, ID: id, Node: *after[id]})
 	}
 	if !slices.Equal(from.Servers.good, b.Servers.good) {
 		events = append(events, discovery.Event{Kind: discovery.APIServers, APIServers: b.Servers.good})
 	}
-	for _, id := range sortedIDs(before) {
-		if _, still := after[id]; !still {
-			events = append(events, discovery.Event{Kind: discovery.Delete, ID: id})
-		}
+	for _, id := range sortedIDs(before, func(id cluster.NodeID, _ *cluster.Node) bool { return after[id] == nil }) {
+		events = append(events, discovery.Event{Kind: discovery.Delete, ID: id})
 	}
 	if !slices.Equal(from.Problems, b.Problems) {
 		events = append(events, discovery.Event{Kind: discovery.Problems, Problems: b.Problems})
@@ -72,6 +70,14 @@ func (b Believed) EventsSince(from Believed) []discovery.Event {
 	return events
 }
 
-func sortedIDs(nodes map[cluster.NodeID]*cluster.Node) []cluster.NodeID {
-	return slices.SortedFunc(maps.Keys(nodes), cluster.NodeID.Compare)
+// sortedIDs returns those of the nodes that are chosen; few of many, as a rule.
+func sortedIDs(nodes map[cluster.NodeID]*cluster.Node, chosen func(cluster.NodeID, *cluster.Node) bool) []cluster.NodeID {
+	var ids []cluster.NodeID
+	for id, node := range nodes {
+		if chosen(id, node) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, cluster.NodeID.Compare)
+	return ids
 }
