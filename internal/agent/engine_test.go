@@ -3,30 +3,35 @@ package agent
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"warren/internal/cluster"
 	"warren/internal/config"
 	"warren/internal/discovery"
+	"warren/internal/plan"
 )
 
-// listener is an engine that keeps what it was told last.
-type listener struct {
+// reporter keeps the last report.
+type reporter struct {
 	engine
 	last discovery.Report
 }
 
-func (l *listener) Report(r discovery.Report) { l.last = r }
+func (r *reporter) Report(report discovery.Report) { r.last = report }
 
-// TestReportsTheModeOfThePrograms: a node that is on its way to observe mode has not stopped encrypting. Whoever takes its
-// tunnel away by what it says here would cut it off.
-func TestReportsTheModeOfThePrograms(t *testing.T) {
-	l := &listener{}
-	a := rotating(t, []uint32{1}, nil)
-	a.engine, a.synced = l, true
+// TestReport: who waits for a mode on all machines waits for what their programs do. One that is told to observe
+// encrypts until its peers have let go of it.
+func TestReport(t *testing.T) {
+	r := &reporter{}
+	a := &agent{Options: Options{Config: config.Default(), Version: "v1"}, engine: r, world: plan.NewWorld(cluster.SourceDirectory, false)}
 	a.Config.Mode, a.view.mode = config.ModeObserve, config.ModePermissive
-	if a.report(); l.last.Mode != string(config.ModePermissive) {
-		t.Errorf("it reports %q while its programs are in permissive mode", l.last.Mode)
+	a.report()
+	if diff := cmp.Diff(discovery.Report{}, r.last); diff != "" {
+		t.Errorf("before discovery has synced (-want +got):\n%s", diff)
 	}
-	a.view.mode = config.ModeObserve
-	if a.report(); l.last.Mode != string(config.ModeObserve) {
-		t.Errorf("it reports %q when its programs have followed", l.last.Mode)
+	a.synced = true
+	a.report()
+	if r.last.Mode != "permissive" || r.last.Version != "v1" {
+		t.Errorf("report %+v, want mode permissive of v1", r.last)
 	}
 }

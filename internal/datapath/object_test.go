@@ -44,7 +44,7 @@ func verifierSteps(t *testing.T, v variant, config model.Config) (steps int) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{v.program.String(): program}
 	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%+v", err) // with the verifier's log
 	}
 	defer loaded.Close()
 	log := loaded.Programs[v.program.String()].VerifierLog

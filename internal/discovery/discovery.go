@@ -43,7 +43,8 @@ type Reporter interface {
 
 // Report is how this machine is doing, in the words of its status.
 type Report struct {
-	// Mode is observe, permissive or strict.
+	// Mode that the machine works in: observe, permissive or strict. It comes to the one that is configured when its
+	// peers have, too.
 	Mode string
 	// Version of the agent.
 	Version string

@@ -23,11 +23,11 @@ func (k KubeOptions) validate(nodes []int) []error {
 	var problems []error
 	for _, path := range []string{k.Binaries, k.Forwarder} {
 		if !filepath.IsAbs(path) {
-			problems = append(problems, fmt.Errorf("Kubernetes in %q: not an absolute path", path))
+			problems = append(problems, fmt.Errorf("path %q, for Kubernetes: not absolute", path))
 		}
 	}
 	if !slices.Contains(nodes, 1) {
-		problems = append(problems, fmt.Errorf("Kubernetes without %s: the control plane is on it", controlNode))
+		problems = append(problems, fmt.Errorf("no node %s, which Kubernetes' control plane is on", controlNode))
 	}
 	return problems
 }

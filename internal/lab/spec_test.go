@@ -41,9 +41,9 @@ func TestValidate(t *testing.T) {
 		{name: "relative binary", change: func(s *Spec) { s.Agent.Binary = "warren" }, want: `binary "warren": not an absolute path`},
 		{name: "with Kubernetes", change: withKube},
 		{name: "with Kubernetes, somewhere", change: func(s *Spec) { s.Kube = &KubeOptions{Binaries: "kube", Forwarder: "/bin/warren"} },
-			want: `Kubernetes in "kube": not an absolute path`},
+			want: `path "kube", for Kubernetes: not absolute`},
 		{name: "with Kubernetes, and nowhere to run it", change: func(s *Spec) { withKube(s); s.Nodes = []int{2} },
-			want: "Kubernetes without n1: the control plane is on it"},
+			want: "no node n1, which Kubernetes' control plane is on"},
 		{name: "everything at once", change: func(s *Spec) { s.Nodes, s.Pods, s.CNI = []int{0}, 201, "magic" },
 			want: "node number 0: 1 to 200, each once\n201 pods per node: 0 to 200\nCNI \"magic\": \"routes\" or \"vxlan\""},
 	}

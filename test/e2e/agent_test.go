@@ -185,28 +185,45 @@ func detachEgress(t *testing.T, c *testLab, node string) {
 	}
 }
 
-// removePeer takes a peer off the device of a node by WireGuard's own configuration protocol.
+// removePeer takes a peer off the device of a node.
 func removePeer(t *testing.T, c *testLab, node, peer string) {
+	t.Helper()
+	configureDevice(t, c, node, "public_key="+hexKey(t, peerOf(t, c, node, peer))+"\nremove=true\n")
+}
+
+// peerOf returns a peer of a node.
+func peerOf(t *testing.T, c *testLab, node, peer string) api.Peer {
 	t.Helper()
 	peers := c.status(node).Peers
 	at := slices.IndexFunc(peers, func(p api.Peer) bool { return p.Node == peer })
 	if at < 0 {
 		t.Fatalf("%s has no peer %s", node, peer)
 	}
-	key, err := cluster.ParsePublicKey(peers[at].PublicKey)
+	return peers[at]
+}
+
+func hexKey(t *testing.T, peer api.Peer) string {
+	t.Helper()
+	key, err := cluster.ParsePublicKey(peer.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return hex.EncodeToString(key[:])
+}
+
+// configureDevice changes the device of a node by WireGuard's own configuration protocol, behind its agent's back.
+func configureDevice(t *testing.T, c *testLab, node, lines string) {
+	t.Helper()
 	connection, err := net.Dial("unix", filepath.Join(lab.BaseDir, c.name, node, "wireguard", "warren0.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	fmt.Fprintf(connection, "set=1\npublic_key=%s\nremove=true\n\n", hex.EncodeToString(key[:]))
+	fmt.Fprintf(connection, "set=1\n%s\n", lines)
 	answer := make([]byte, 64)
 	n, err := connection.Read(answer)
 	if got := strings.TrimSpace(string(answer[:n])); err != nil || got != "errno=0" {
-		t.Fatalf("remove the peer: %q, %v", got, err)
+		t.Fatalf("configure the device: %q, %v", got, err)
 	}
 }
 

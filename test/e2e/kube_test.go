@@ -28,8 +28,7 @@ func upKube(t *testing.T, name string, args ...string) *testLab {
 // kubectl asks the API server as somebody on this machine does.
 func (c *testLab) kubectl(args ...string) string {
 	c.t.Helper()
-	l := c.open()
-	command := exec.CommandContext(c.t.Context(), filepath.Join(l.Spec.Kube.Binaries, "kubectl"), append([]string{"--kubeconfig=" + l.Kubeconfig()}, args...)...)
+	command := exec.CommandContext(c.t.Context(), c.kubectlPath(), append([]string{"--kubeconfig=" + c.open().Kubeconfig()}, args...)...)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
@@ -40,8 +39,10 @@ func (c *testLab) kubectl(args ...string) string {
 // onNode asks the API server from a node, over the wire.
 func (c *testLab) onNode(node string, args ...string) string {
 	c.t.Helper()
-	return c.mustExec(node, append([]string{filepath.Join(c.open().Spec.Kube.Binaries, "kubectl")}, args...)...)
+	return c.mustExec(node, append([]string{c.kubectlPath()}, args...)...)
 }
+
+func (c *testLab) kubectlPath() string { return filepath.Join(c.open().Spec.Kube.Binaries, "kubectl") }
 
 func (c *testLab) control() *control.Plane {
 	c.t.Helper()
@@ -111,6 +112,11 @@ func TestKubeMatrix(t *testing.T) {
 			c.mustVerify(allRows)
 			if diff := cmp.Diff([]string{"n1", "n2", "n3"}, c.records()); diff != "" {
 				t.Errorf("records (-want +got):\n%s", diff)
+			}
+			asN2 := "--kubeconfig=" + filepath.Join(lab.BaseDir, c.name, "n2", "kubeconfig")
+			c.onNode("n2", asN2, "annotate", "warrennode", "n2", "mine=yes")
+			if got := c.exec("n2", c.kubectlPath(), asN2, "annotate", "warrennode", "n1", "mine=no"); got.code == 0 || !strings.Contains(got.stderr, "writes WarrenNode n2 only") {
+				t.Errorf("n2 writes the record of n1: %+v", got)
 			}
 			var status lab.Status
 			if err := json.Unmarshal([]byte(c.must("status", "-o", "json")), &status); err != nil || status.Control == nil || !status.Control.Ready {

@@ -40,8 +40,14 @@ const twelve = "192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4,192.0.2.5,192.0.2.6,192.
 // startAgent runs a node's agent with flags of its own, until stop or the end of the test.
 func startAgent(t testing.TB, c *testLab, node string, flags ...string) (stop func()) {
 	t.Helper()
+	return startBinary(t, c, warren, node, flags...)
+}
+
+// startBinary starts the agent of another build.
+func startBinary(t testing.TB, c *testLab, binary, node string, flags ...string) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	args := append([]string{"lab", "exec", "--name", c.name, node, "--", warren, "agent", "--config", c.open().ConfigPath(node)}, flags...)
+	args := append([]string{"lab", "exec", "--name", c.name, node, "--", binary, "agent", "--config", c.open().ConfigPath(node)}, flags...)
 	command := exec.CommandContext(ctx, warren, args...)
 	var log bytes.Buffer
 	command.Stderr = &log

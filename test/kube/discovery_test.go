@@ -256,6 +256,10 @@ func TestDiscoveryPublishes(t *testing.T) {
 	if err := f.Withdraw(t.Context()); err != nil {
 		t.Errorf("withdrawn again: %v", err)
 	}
+	a.do(http.MethodPost, allRecords, warrenNode(sample("own-1", 9)))
+	if err := f.Withdraw(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("the record of a successor is withdrawn: %v", err)
+	}
 }
 
 // TestDiscoveryWithdrawsAlone: `warren cleanup` has no engine that runs. What has another key than what was published

@@ -28,11 +28,6 @@ static __always_inline struct flow flow_to_server(const struct packet *pkt)
 	return (struct flow){.server = pkt->dst, .client = pkt->src};
 }
 
-static __always_inline struct flow flow_from_server(const struct packet *pkt)
-{
-	return (struct flow){.server = pkt->src, .client = pkt->dst};
-}
-
 static __always_inline bool is_ipv4(const struct address *address)
 {
 	return !address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff);
@@ -70,47 +65,60 @@ static __always_inline bool is_free(struct __sk_buff *skb, const struct flow *fl
 
 /*
  * What follows are global functions, so that the verifier follows them once, and not once for each
- * state of the caller. They read the TCP header at that offset and fill in the ports.
+ * state of the caller. They read the TCP header at that offset for the ports, which the given
+ * connection does not have yet. Linux 6.1 takes no key of a map but from the function's own stack.
  */
 
-/* from_netdev: whether the packet belongs to such a connection, or begins one. */
+/* from_netdev: whether the packet belongs to such a connection, or begins one. Sets the ports. */
 __noinline bool comes_in_clear(struct __sk_buff *skb, struct flow *flow, __u32 transport)
 {
 	struct tcphdr tcp;
+	struct flow key;
 
 	if (!flow || bpf_skb_load_bytes(skb, transport, &tcp, sizeof(tcp)))
 		return false;
 	flow->server_port = tcp.dest;
 	flow->client_port = tcp.source;
-	if (!is_server(&flow->server, bpf_ntohs(tcp.dest)))
+	key = *flow;
+	if (!is_server(&key.server, bpf_ntohs(tcp.dest)))
 		return false;
-	if (bpf_map_lookup_elem(&clear_flows, flow))
+	if (bpf_map_lookup_elem(&clear_flows, &key))
 		return true;
-	return tcp.syn && !tcp.ack && !tcp.rst && !tcp.fin && is_free(skb, flow);
+	return tcp.syn && !tcp.ack && !tcp.rst && !tcp.fin && is_free(skb, &key);
 }
 
-/* to_netdev: whether the packet belongs to such a connection. */
-__noinline bool leaves_in_clear(struct __sk_buff *skb, struct flow *flow, __u32 transport)
+/*
+ * to_netdev: whether the packet between these ends belongs to such a connection. It is called for
+ * packets that are not silent too: a branch around the call would double all that the verifier has
+ * to follow after it.
+ */
+__noinline bool leaves_in_clear(struct __sk_buff *skb, const struct pair *ends, __u32 transport,
+				bool silent)
 {
 	struct tcphdr tcp;
+	struct flow key;
 
-	if (!flow || bpf_skb_load_bytes(skb, transport, &tcp, sizeof(tcp)))
+	if (!silent || !ends || bpf_skb_load_bytes(skb, transport, &tcp, sizeof(tcp)))
 		return false;
-	flow->server_port = tcp.source;
-	flow->client_port = tcp.dest;
-	return bpf_map_lookup_elem(&clear_flows, flow) != NULL;
+	key.server = ends->src;
+	key.client = ends->dst;
+	key.server_port = tcp.source;
+	key.client_port = tcp.dest;
+	return bpf_map_lookup_elem(&clear_flows, &key) != NULL;
 }
 
 /* from_tunnel: what came encrypted is answered so. Returns whether there was such a connection. */
-__noinline bool forget_flow(struct __sk_buff *skb, struct flow *flow, __u32 transport)
+__noinline bool forget_flow(struct __sk_buff *skb, const struct flow *flow, __u32 transport)
 {
 	struct tcphdr tcp;
+	struct flow key;
 
 	if (!flow || bpf_skb_load_bytes(skb, transport, &tcp, sizeof(tcp)))
 		return false;
-	flow->server_port = tcp.dest;
-	flow->client_port = tcp.source;
-	return bpf_map_delete_elem(&clear_flows, flow) == 0;
+	key = *flow;
+	key.server_port = tcp.dest;
+	key.client_port = tcp.source;
+	return bpf_map_delete_elem(&clear_flows, &key) == 0;
 }
 
 static __always_inline void remember_flow(const struct flow *flow)

@@ -42,8 +42,13 @@ enum fragment {
 };
 
 struct packet {
-	struct address src;
-	struct address dst;
+	union {
+		struct pair ends;
+		struct {
+			struct address src;
+			struct address dst;
+		};
+	};
 	__u32 mark;
 	__u32 fragment_id; /* network byte order; fragments only */
 	__u16 ethertype;   /* ETH_P_IP or ETH_P_IPV6 */
@@ -51,8 +56,13 @@ struct packet {
 	__u8 tags;	   /* in the payload, and the one the kernel keeps aside */
 	__u8 protocol; /* behind the extension headers that were walked, also of later fragments */
 	__u8 hop_limit;
-	__u8 fragment;	    /* enum fragment */
-	__u16 l4_offset;    /* of the layer 4 header from the IP header; 0 for later fragments */
+	__u8 fragment;	 /* enum fragment */
+	__u16 l4_offset; /* of the layer 4 header from the IP header; 0 for later fragments */
+	/*
+	 * The same from the beginning of what was parsed. The verifier of Linux 6.1 follows every
+	 * value that 32 bits may have here.
+	 */
+	__u16 transport;
 	bool authenticated; /* behind an AH, whose sum covers layer 4 */
 	bool dont_fragment; /* IPv4 with that flag, and all IPv6 */
 
@@ -71,8 +81,6 @@ struct packet {
 	bool exempt;	   /* an exemption is about the packet */
 	bool server;	   /* whole TCP from or to the port of a server */
 	bool in_clear;	   /* of a connection that a silent peer began in clear */
-
-	__u32 transport; /* of the layer 4 header from the beginning of what was parsed */
 };
 
 struct vlan_tag {

@@ -173,7 +173,6 @@ int to_netdev(struct __sk_buff *skb)
 	struct entry src_entry, dst_entry;
 	const struct entry *src = NULL, *dst = NULL;
 	struct packet pkt = {};
-	struct flow flow;
 	__u32 bytes = skb->len, ifindex = 0;
 	enum reason unreadable = parse(skb, link_header_len, &pkt);
 	struct verdict result;
@@ -189,11 +188,10 @@ int to_netdev(struct __sk_buff *skb)
 			dst = lookup_entry(&pkt.dst, &dst_entry);
 		if (dst && !src)
 			src = lookup_entry(&pkt.src, &src_entry);
-		if (dst)
+		if (dst) {
 			inform(&pkt, dst);
-		if (is_silent(&pkt, dst)) {
-			flow = flow_from_server(&pkt);
-			pkt.in_clear = leaves_in_clear(skb, &flow, pkt.transport);
+			pkt.in_clear = leaves_in_clear(skb, &pkt.ends, pkt.transport,
+						       is_silent(&pkt, dst));
 		}
 		result = decide_egress(&pkt, src, dst);
 	}

@@ -70,7 +70,7 @@ func TestAnswer(t *testing.T) {
 		{"too many requests", t.Context(), apierrors.NewTooManyRequests("later", 1), true, false},
 		{"internal error", t.Context(), apierrors.NewInternalError(errors.New("etcd")), true, false},
 		{"expired", t.Context(), apierrors.NewResourceExpired("too old"), false, true},
-		{"gone", t.Context(), apierrors.NewGone("too old"), false, true},
+		{"gone", t.Context(), &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Message: "too old"}}, false, true},
 		{"from another history", t.Context(), tooLarge, false, true},
 		{"the end of Run", gone, context.Canceled, false, true},
 	} {

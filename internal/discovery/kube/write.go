@@ -27,10 +27,12 @@ const writePatience = 10 * time.Second
 type desk struct {
 	turn chan struct{} // has one element while something is written
 
-	mu       sync.Mutex
-	record   keeping
-	report   *discovery.Report
-	reported time.Time // the status is not written before
+	mu     sync.Mutex
+	record keeping
+	// published is the last record that Publish was given: what shares no key with it is another machine's.
+	published *cluster.Node
+	report    *discovery.Report
+	reported  time.Time // the status is not written before
 }
 
 // Publish implements discovery.Publisher. The record is written by Run; while it is, for a few seconds, it is no
@@ -55,7 +57,7 @@ func (k *Kube) publish(ctx context.Context, node cluster.Node) error {
 	}
 	seen, now := k.own(), time.Now()
 	k.desk.mu.Lock()
-	k.desk.record = k.desk.record.want(wanted, seen, now)
+	k.desk.record, k.desk.published = k.desk.record.want(wanted, seen, now), &wanted
 	err := k.desk.record.err(seen, now)
 	k.desk.mu.Unlock()
 	k.changed()
@@ -70,11 +72,11 @@ func (k *Kube) Report(report discovery.Report) {
 	k.changed()
 }
 
-// Withdraw implements discovery.Publisher. It waits for the API server, and needs no Run. A record with keys
-// that are not those published is left, and an error.
+// Withdraw implements discovery.Publisher. It waits for the API server, and needs no Run. A record that shares no key
+// with what was published is left, and an error; when nothing was published, the name decides.
 func (k *Kube) Withdraw(ctx context.Context) error {
 	k.desk.mu.Lock()
-	published := k.desk.record.wanted
+	published := k.desk.published
 	k.desk.mu.Unlock()
 	err := k.inTurn(ctx, func(ctx context.Context) error {
 		if err := k.withdraw(ctx, published); err != nil {
