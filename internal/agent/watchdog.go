@@ -55,6 +55,11 @@ func (a *agent) treatStalls(ctx context.Context) error {
 }
 
 func (a *agent) treatStallsOf(ctx context.Context, t *tunnel) error {
+	// The reading is from the last round; a peer that has gone since, or has another key, is not stuck.
+	maps.DeleteFunc(t.traffic, func(key cluster.PublicKey, _ plan.Traffic) bool {
+		_, there := t.have.Peers[key]
+		return !there
+	})
 	if len(t.traffic) == 0 {
 		return nil
 	}

@@ -71,6 +71,46 @@ func TestLostDisk(t *testing.T) {
 	}
 }
 
+// TestLostServer: the machine of the only API server has another key. The others stay encrypted and do not reach it, until
+// somebody sets them to observe mode.
+func TestLostServer(t *testing.T) {
+	t.Parallel()
+	c := up(t, "lostserver", "--nodes", "2", "--pods", "1", "--mode", "strict")
+	n1, n2 := c.node("n1"), c.node("n2")
+	server := netip.AddrPortFrom(n1.Addresses[0], apiPort)
+	records := filepath.Dir(c.open().RecordPath("n1"))
+	list := record.MarshalAPIServers([]netip.AddrPort{server})
+	write(t, filepath.Join(records, dir.APIServerFile), list)
+	ownFolder(t, c, "n2", "n1")
+	own := filepath.Join(lab.BaseDir, c.name, "n2", "nodes")
+	write(t, filepath.Join(own, dir.APIServerFile), list)
+	serveRecords(t, n1.Namespace, server, records)
+	exchanges := func() error { return exchangeRecords(n2.Namespace, server, "n2", own) }
+	eventually(t, lostTime, "n2 exchanges records, encrypted", func() bool { return keyOf(c, "n2", "n1") != "" && exchanges() == nil })
+	before := keyOf(c, "n2", "n1")
+
+	c.must("agent", "kill", "n1")
+	c.mustExec("n1", warren, "cleanup", "--purge", "--config", c.open().ConfigPath("n1"))
+	startAgent(t, c, "n1")
+	eventually(t, lostTime, "n2 hears nothing of n1", func() bool { return stateOf(c, "n2", "n1") == "stale" })
+	for range 3 {
+		if err := exchanges(); err == nil {
+			t.Error("n2 goes to the API server in clear by itself")
+		}
+	}
+	c.mustExec("n2", warren, "mode", "set", "observe")
+	eventually(t, lostTime, "n2 knows the new key", func() bool {
+		_ = exchanges() // n1 refuses it again when n2 has answered
+		return peerOf(t, c, "n2", "n1").PublicKey != before && stateOf(c, "n2", "n1") == "confirmed"
+	})
+	c.mustExec("n2", warren, "mode", "reset")
+	eventually(t, lostTime, "both encrypt", func() bool { return keyOf(c, "n2", "n1") != "" && keyOf(c, "n1", "n2") != "" && exchanges() == nil })
+	if scrape := c.mustExec("n2", "curl", "-s", "http://127.0.0.1:9880/metrics"); !strings.Contains(scrape, "\nwarren_device_recreations_total 0\n") {
+		t.Error("the device was made anew for the sake of a peer that is gone")
+	}
+	c.mustVerify(2 * 4 * 2 * 3)
+}
+
 // loseDisk makes a node forget all that it knew, as if its machine had been put up anew.
 func loseDisk(t *testing.T, c *testLab, node, own string) {
 	t.Helper()

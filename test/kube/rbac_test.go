@@ -131,13 +131,29 @@ func testOwnAddressesOnly(t *testing.T, plane *control.Plane, agent string) {
 		})},
 		{name: "another's address", input: at("10.99.0.11", "10.99.0.12"), want: anAddress},
 		{name: "another's address, written otherwise", input: at("fd00:0099::0012"), want: anAddress},
+		{name: "prefix around another's address", input: before("10.99.0.12/31"), want: aPrefix},
+	}
+	ofPods := []write{
 		{name: "address of another's pod", input: at("10.244.2.9"), want: anAddress},
 		{name: "another's podCIDR", input: before("10.244.1.0/24", "10.244.2.0/24"), want: aPrefix},
 		{name: "part of another's podCIDR", input: before("10.244.2.128/32"), want: aPrefix},
 		{name: "prefix around another's podCIDR", input: before("10.244.0.0/16"), want: aPrefix},
-		{name: "prefix around another's address", input: before("10.99.0.12/31"), want: aPrefix},
 	}
 	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			test.arguments = applied
+			test.try(t, plane, agent)
+		})
+	}
+	for _, test := range ofPods {
+		t.Run(test.name+", where podCIDRs mean nothing", func(t *testing.T) {
+			test.arguments, test.want = applied, ""
+			test.try(t, plane, agent)
+		})
+	}
+	write{input: before("10.244.1.0/24"), arguments: applied}.try(t, plane, agent) // what is said again is not judged again
+	heedPodCIDRs(t, plane, agent, before("10.244.2.64/32"))
+	for _, test := range ofPods {
 		t.Run(test.name, func(t *testing.T) {
 			test.arguments = applied
 			test.try(t, plane, agent)
@@ -149,5 +165,23 @@ func testOwnAddressesOnly(t *testing.T, plane *control.Plane, agent string) {
 			_, err := plane.Kubectl(t.Context(), at("10.99.0.12"), append([]string{"--kubeconfig=" + agent}, applied...)...)
 			return err == nil
 		})
+	})
+}
+
+// heedPodCIDRs makes the policy what it is with policy.podCIDRs=true, and returns when it refuses a record.
+func heedPodCIDRs(t *testing.T, plane *control.Plane, agent, refused string) {
+	t.Helper()
+	const policy = "validatingadmissionpolicy/warren-own-addresses-only"
+	text := kubectl(t, plane, "get", policy, "-o", "yaml")
+	heeding := strings.Replace(text, `expression: "false"`, `expression: "true"`, 1)
+	if heeding == text {
+		t.Fatalf("nothing to switch in\n%s", text)
+	}
+	if _, err := plane.Kubectl(t.Context(), heeding, "replace", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the policy heeds podCIDRs", func() bool {
+		_, err := plane.Kubectl(t.Context(), refused, append([]string{"--kubeconfig=" + agent, "apply", "--dry-run=server"}, applied[1:]...)...)
+		return err != nil
 	})
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"warren/internal/cluster"
 	"warren/internal/discovery"
@@ -41,7 +43,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return path
 }
 
-// closing is a listener that closes every connection that it accepts.
+// closing is a listener that closes every connection as soon as something was said on it.
 func closing(t *testing.T) net.Addr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,6 +57,7 @@ func closing(t *testing.T) net.Addr {
 			if err != nil {
 				return
 			}
+			_, _ = connection.Read(make([]byte, 4096)) // what is unread would make it a reset
 			connection.Close()
 		}
 	}()
@@ -107,14 +110,27 @@ func TestNobodyThere(t *testing.T) {
 				t.Error("Run goes on after its context has ended")
 			}
 			for len(events) > 0 {
-				if e := <-events; e.Kind != discovery.Problems {
-					t.Errorf("%+v", e)
+				if e := <-events; e.Kind != discovery.Problems || len(e.Problems) != 1 {
+					t.Errorf("later: %+v", e)
 				}
 			}
 			if log.Len() > 0 {
 				t.Errorf("logged:\n%s", log.String())
 			}
 		})
+	}
+}
+
+// TestWatchOfNothing: a connection that was closed is no watch, though the library says so.
+func TestWatchOfNothing(t *testing.T) {
+	c, _, err := connect(kubeconfig(t, "https://"+closing(t).String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard error
+	lists := c.lists(resource{group: core, plural: "pods"}, func(err error) { heard = err })
+	if _, err := cache.ToListerWatcherWithContext(lists).WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil || heard == nil {
+		t.Errorf("watch: %v, heard %v", err, heard)
 	}
 }
 
