@@ -47,11 +47,20 @@ func (c *cluster) lose(t *testing.T) {
 // undisturbed does something while traffic of every class goes on: nothing of it is lost and nothing in clear.
 func (c *cluster) undisturbed(t *testing.T, f func()) {
 	t.Helper()
-	c.encrypted(t, func() {
-		flows := flow.Between(t, c.topology.Nodes)
-		f()
-		flows.Finish(t)
-	})
+	c.encrypted(t, func() { c.keepsTraffic(t, f) })
+}
+
+// keepsTraffic does something while traffic of every class goes on: nothing of it is lost. If something is, the agents
+// may know why.
+func (c *cluster) keepsTraffic(t *testing.T, f func()) {
+	t.Helper()
+	failed := t.Failed()
+	flows := flow.Between(t, c.topology.Nodes)
+	f()
+	flows.Finish(t)
+	if t.Failed() && !failed {
+		t.Log(c.kubectl(t, "logs", "--namespace", warrenNamespace, "--selector", agentLabel, "--prefix", "--tail=60"))
+	}
 }
 
 // reboot ends a node at once and starts it again, with its disk. Until its agent runs again, its kubelet has to reach the
@@ -85,13 +94,16 @@ func (c *cluster) reboot(t *testing.T) {
 	t.Logf("frames of the node that had no agent yet: %v", seen)
 }
 
-// unplug ends a node, and what it has of the network.
+// unplug ends a node, and what it has of the network: its cable first, which would go with it sooner or later.
 func (c *cluster) unplug(n *node) error {
+	if err := netns.Batch(context.Background(), ip(c.topology.Wire, "link delete "+n.Name)); err != nil {
+		return err
+	}
 	problems := []error{n.kill(), netns.Delete(n.Namespace), removeGroups(n.group())}
 	for _, p := range c.topology.Nodes[n.Number-1].Pods {
 		problems = append(problems, netns.Delete(p.Namespace))
 	}
-	return errors.Join(append(problems, netns.Batch(context.Background(), ip(c.topology.Wire, "link delete "+n.Name)))...)
+	return errors.Join(problems...)
 }
 
 // comeBack starts a node again and waits until its pods and its agent are back.

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"warren/internal/lab/proof"
-	"warren/test/flow"
 )
 
 // Where the manifests put Warren.
@@ -65,22 +64,23 @@ func (c *cluster) live(t *testing.T, way installation, control proof.Measurement
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
-		flows := flow.Between(t, c.topology.Nodes)
-		c.follow(t, way.uninstall...)
-		flows.Finish(t)
+		for _, step := range way.uninstall {
+			c.keepsTraffic(t, func() { c.follow(t, step) })
+		}
 		c.traceless(t, before)
 	})
 }
 
-// install installs Warren and goes on to strict mode while traffic goes on, of which nothing is lost.
+// install installs Warren and, when all nodes have confirmed each other, goes on to strict mode, while traffic goes on, of
+// which nothing is lost.
 func (c *cluster) install(t *testing.T, way installation) {
-	flows := flow.Between(t, c.topology.Nodes)
-	c.follow(t, way.install...)
-	c.feed(t, strictConfig, "apply", "-f", "-")
-	c.follow(t, block{"## Configuration", 1})
-	c.settle(t)
-	flows.Finish(t)
-	t.Log(c.kubectl(t, "wait", "warrennodes", "--all", "--for=jsonpath={.status.peers.confirmed}=2", "--timeout", patience.String()))
+	c.keepsTraffic(t, func() {
+		c.follow(t, way.install...)
+		c.kubectl(t, "wait", "warrennodes", "--all", "--for=jsonpath={.status.peers.confirmed}=2", "--timeout", patience.String())
+		c.feed(t, strictConfig, "apply", "-f", "-")
+		c.follow(t, block{"## Configuration", 1})
+		c.settle(t)
+	})
 	t.Log(c.kubectl(t, "get", "warrennodes"))
 }
 

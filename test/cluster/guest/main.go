@@ -39,7 +39,7 @@ func run(args []string) error {
 	case len(args) > 1 && args[0] == "ask":
 		return ask(args[1:])
 	}
-	return errors.New("usage: guest init HOSTNAME ROOT PROGRAMS | pause | serve PORT | ask URL...")
+	return errors.New("usage: guest init HOSTNAME ROOT PROGRAMS | ask URL... | pause | serve PORT")
 }
 
 // pause waits for the end of the pod. As the first process of its namespace it has no default for signals.
