@@ -35,7 +35,7 @@ random_packages() {
 # all leaves Kubernetes to kube and cluster, also where it has been built already.
 all() {
 	local failed=0 list
-	export WARREN_KUBE_BIN=/nonexistent
+	unset WARREN_KUBE_BIN WARREN_HELM
 	list=$(packages)
 	mapfile -t list <<<"$list"
 	go_test -timeout 15m "${list[@]}" || failed=1
