@@ -37,7 +37,7 @@ func TestUpgrade(t *testing.T) {
 func buildChanged(t *testing.T) string {
 	t.Helper()
 	tree, root := t.TempDir(), filepath.Join("..", "..")
-	for _, part := range []string{"cmd", "internal", "scripts"} {
+	for _, part := range []string{"cmd", "deploy", "internal", "scripts"} {
 		if err := os.CopyFS(filepath.Join(tree, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}
