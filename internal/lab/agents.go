@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warren/internal/api"
+	"warren/internal/lab/control"
 	"warren/internal/lab/netns"
 )
 
@@ -135,23 +136,8 @@ func (l *Lab) endAgent(ctx context.Context, name string, signal unix.Signal) err
 	if err != nil {
 		return err
 	}
-	pid := l.AgentPID(node)
-	if pid == 0 {
-		return nil
-	}
-	if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("send %v to the agent of %s: %w", signal, name, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	for l.AgentPID(node) == pid {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the end of the agent of %s, pid %d, after %v: %w", name, pid, signal, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	return nil
+	how := netns.Ending{What: "the agent of " + name, Signal: signal, Wait: stopTime}
+	return netns.EndFound(ctx, func() int { return l.AgentPID(node) }, how)
 }
 
 func (l *Lab) agentNode(name string) (Node, error) {
@@ -202,7 +188,7 @@ func (l *Lab) waitFor(ctx context.Context, wait time.Duration, nodes []Node, pee
 	l.progress("waiting until every agent has all its peers")
 	for _, node := range nodes {
 		if err := l.waitNode(ctx, node, peers); err != nil {
-			return fmt.Errorf("the agent of %s is not ready: %w\nthe end of %s:\n%s", node.Name, err, l.dirs(node).log(), tail(l.dirs(node).log(), 15))
+			return fmt.Errorf("the agent of %s is not ready: %w\nthe end of %s:\n%s", node.Name, err, l.dirs(node).log(), control.LogTail(l.dirs(node).log(), 15))
 		}
 	}
 	return nil
@@ -249,13 +235,3 @@ func missing(status api.Status, err error, peers []Node, answers func(Node) bool
 
 // observe is the mode in which nothing is encrypted.
 const observe = "observe"
-
-// tail returns the last lines of a file, indented.
-func tail(path string, lines int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "  " + err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
-}

@@ -219,7 +219,7 @@ func (c *cluster) join(ctx context.Context) error {
 	}
 	_, err := c.plane.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
 	if err != nil {
-		return fmt.Errorf("%w\nthe end of %s on %s:\n%s", err, kubeletLog, c.nodes[1].Name, tail(c.nodes[1].path(kubeletLog), 20))
+		return fmt.Errorf("%w\nthe end of %s on %s:\n%s", err, kubeletLog, c.nodes[1].Name, control.LogTail(c.nodes[1].path(kubeletLog), 20))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warren/internal/lab"
+	"warren/internal/lab/control"
 	"warren/internal/lab/netns"
 )
 
@@ -181,20 +182,10 @@ func (n *node) await(ctx context.Context, log string, ask func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w\nthe end of %s on %s:\n%s", errors.Join(ctx.Err(), err), log, n.Name, tail(n.path(log), 15))
+			return fmt.Errorf("%w\nthe end of %s on %s:\n%s", errors.Join(ctx.Err(), err), log, n.Name, control.LogTail(n.path(log), 15))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// tail returns the last lines of a file, indented.
-func tail(path string, lines int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "  " + err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }
 
 func joined(addresses []netip.Addr) string {

@@ -61,7 +61,7 @@ func (p *Plane) StartComponent(ctx context.Context, c Component) error {
 }
 
 func (p *Plane) complaint(c Component, err error) error {
-	return fmt.Errorf("start %s: %w\nthe end of %s:\n%s", c, err, p.LogPath(c), tail(p.LogPath(c), 15))
+	return fmt.Errorf("start %s: %w\nthe end of %s:\n%s", c, err, p.LogPath(c), LogTail(p.LogPath(c), 15))
 }
 
 // Ready reports what keeps the API server from answering that it is ready; nil when nothing.

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -240,6 +241,16 @@ func TestPID(t *testing.T) {
 			}
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
+			}
+			for { // until then nobody can tell what it is going to be
+				line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", command.Process.Pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(line) > 0 {
+					break
+				}
+				time.Sleep(time.Millisecond)
 			}
 			if err := os.WriteFile(p.pidPath(Etcd), []byte(strconv.Itoa(command.Process.Pid)), 0o600); err != nil {
 				t.Fatal(err)

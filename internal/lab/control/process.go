@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -113,27 +112,11 @@ func (p *Plane) KillComponent(ctx context.Context, c Component) error {
 }
 
 func (p *Plane) end(ctx context.Context, c Component, signal unix.Signal) error {
-	pid := p.PID(c)
-	if pid == 0 {
-		return nil
-	}
-	if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("send %v to %s: %w", signal, c, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	for p.PID(c) == pid {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the end of %s, pid %d, after %v: %w", c, pid, signal, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	return nil
+	return netns.EndFound(ctx, func() int { return p.PID(c) }, netns.Ending{What: string(c), Signal: signal, Wait: stopTime})
 }
 
-// tail returns the last lines of a file, indented.
-func tail(path string, lines int) string {
+// LogTail returns the last lines of a file, indented.
+func LogTail(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "  " + err.Error()

@@ -56,6 +56,38 @@ func End(ctx context.Context, grace time.Duration, names ...string) error {
 	return err
 }
 
+// Ending is how one process is ended.
+type Ending struct {
+	// What it is, for errors: "the agent of n1".
+	What string
+	// Signal is sent once.
+	Signal unix.Signal
+	// Wait is how long it may take to end.
+	Wait time.Duration
+}
+
+// EndFound ends the process that find returns the id of, and returns when find returns another one, or 0 for none.
+// That there is none is not an error.
+func EndFound(ctx context.Context, find func() (pid int), how Ending) error {
+	pid := find()
+	if pid == 0 {
+		return nil
+	}
+	if err := unix.Kill(pid, how.Signal); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %v to %s: %w", how.Signal, how.What, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, how.Wait)
+	defer cancel()
+	for find() == pid {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of %s, pid %d, after %v: %w", how.What, pid, how.Signal, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // namespaces are the identities of network namespaces.
 type namespaces []os.FileInfo
 
