@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -44,6 +45,7 @@ type report struct {
 	output map[name][]string // of what has not ended yet
 	failed map[string]bool   // packages with a failed test
 	skips  []skip
+	heads  []string // of what failed: its name, and beginnings of what it said
 	counts struct{ passed, failed int }
 }
 
@@ -113,11 +115,31 @@ func (r *report) fail(at name) {
 	r.failed[at.pkg] = true
 	if lines := r.output[at]; len(lines) > 0 {
 		fmt.Fprintf(r.out, "\n=== %s %s\n%s", at.pkg, at.test, strings.Join(lines, ""))
+		r.heads = append(r.heads, headsOf(at, lines)...)
 	}
 	delete(r.output, at)
 }
 
-// close prints the skipped tests and the totals, and reports whether all is well.
+// said is the first line of something that a test logs; what follows of it is indented more.
+var said = regexp.MustCompile(`^ +[\w-]+\.go:\d+: `)
+
+// headsOf returns the name of a test that failed and the first lines of the last things it said: among them is why, and
+// whoever sees but the end of a long log still learns it.
+func headsOf(at name, lines []string) []string {
+	const most = 12
+	var heads []string
+	for _, line := range lines {
+		if said.MatchString(line) {
+			heads = append(heads, "    "+strings.TrimLeft(line, " "))
+		}
+	}
+	if len(heads) > most {
+		heads = heads[len(heads)-most:]
+	}
+	return append([]string{fmt.Sprintf("failed: %s %s\n", at.pkg, at.test)}, heads...)
+}
+
+// close prints the skipped tests, once more the failed ones in short, and the totals, and reports whether all is well.
 func (r *report) close() bool {
 	refused := 0
 	for _, s := range r.skips {
@@ -127,6 +149,9 @@ func (r *report) close() bool {
 			refused++
 		}
 		fmt.Fprintf(r.out, "%s: %s %s: %s\n", verdict, s.pkg, s.test, s.reason)
+	}
+	for _, line := range r.heads {
+		fmt.Fprint(r.out, line)
 	}
 	r.closeUnended()
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.counts.passed, r.counts.failed+refused, len(r.skips)-refused)
