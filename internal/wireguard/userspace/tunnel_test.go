@@ -150,6 +150,28 @@ func TestOutlivesAgent(t *testing.T) {
 	}
 }
 
+// TestPriority: every thread of the process comes before others, and its session does.
+func TestPriority(t *testing.T) {
+	tunnel := wgtest.NewNamespace(t).NewTunnel(t, userspace.TunnelOptions{})
+	pid := tunnel.Ensure(t).PID
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	threads, err := os.ReadDir(proc + "task")
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name())
+		// The system call returns 20 minus the niceness.
+		if got, err := unix.Getpriority(unix.PRIO_PROCESS, id); err != nil || 20-got != -10 {
+			t.Errorf("thread %d has niceness %d, %v; want -10", id, 20-got, err)
+		}
+	}
+	// "/autogroup-42 nice -10"
+	if group, err := os.ReadFile(proc + "autogroup"); !errors.Is(err, os.ErrNotExist) && !strings.HasSuffix(string(group), " nice -10\n") {
+		t.Errorf("session %q, %v", group, err)
+	}
+}
+
 // TestDetached looks at what the process has of its parent: nothing.
 func TestDetached(t *testing.T) {
 	namespace := wgtest.NewNamespace(t)
