@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"warren/internal/api"
 	"warren/internal/lab"
+	"warren/internal/lab/netns"
 	"warren/internal/lab/proof"
 )
 
@@ -230,14 +232,49 @@ func eventually(t testing.TB, limit time.Duration, what string, condition func()
 	return time.Since(start)
 }
 
-// showLogs prints the end of every agent's log of a test that failed.
+// showLogs prints of a test that failed the end of every agent's and tunnel's log, and what its nodes dropped.
 func (c *testLab) showLogs() {
-	logs, _ := filepath.Glob(filepath.Join(lab.BaseDir, c.name, "n*", "agent.log"))
-	for _, path := range logs {
-		text, _ := os.ReadFile(path)
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		c.t.Logf("the end of %s:\n%s", path, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	l, err := lab.Open(c.name, lab.Options{})
+	if err != nil {
+		c.t.Log(err)
+		return
 	}
+	for _, node := range l.Topology.Nodes {
+		logs, _ := filepath.Glob(filepath.Join(l.RunDir(node.Name), "*.log"))
+		for _, path := range append(logs, filepath.Join(lab.BaseDir, c.name, node.Name, "agent.log")) {
+			text, _ := os.ReadFile(path)
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			c.t.Logf("the end of %s:\n%s", path, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+		}
+		if err := netns.Do(node.Namespace, func() error { return c.showDrops(node.Name) }); err != nil {
+			c.t.Log(err)
+		}
+	}
+}
+
+// showDrops prints what the links and the UDP sockets of this thread's namespace did not carry.
+func (c *testLab) showDrops(name string) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if s := link.Attrs().Statistics; s != nil && s.TxDropped+s.RxDropped+s.TxErrors+s.RxErrors > 0 {
+			c.t.Logf("%s: %s: dropped: %d tx, %d rx; errors: %d tx, %d rx", name, link.Attrs().Name, s.TxDropped, s.RxDropped, s.TxErrors, s.RxErrors)
+		}
+	}
+	for _, file := range []string{"snmp", "snmp6"} {
+		text, err := os.ReadFile("/proc/thread-self/net/" + file)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "Udp: ") || strings.HasPrefix(line, "Udp6") && strings.Contains(line, "Err") {
+				c.t.Logf("%s: %s", name, strings.TrimSpace(line))
+			}
+		}
+	}
+	return nil
 }
 
 // needRoot skips where labs cannot be made, and fails where they must be.
