@@ -14,6 +14,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/lab"
+	"warren/internal/wireguard/userspace"
 )
 
 // setting is a way in which traffic crosses the wire of the bed.
@@ -100,9 +101,12 @@ func (p plain) enter(ctx context.Context, b *bed) error {
 // enterNode makes one end of the tunnel.
 func (p plain) enterNode(ctx context.Context, b *bed, node, other lab.Node, key cluster.PrivateKey, peer cluster.PublicKey) error {
 	command := exec.Command(p.binary, "tunnel", "--device", plainDevice, "--mtu", fmt.Sprint(plainMTU))
-	// As the agent starts its own: processors are shared out by session (sched(7), autogroup).
+	// As the agent starts its own: processors are shared out by session (sched(7), autogroup), and by niceness.
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := b.start(node.Name, command); err != nil {
+		return err
+	}
+	if err := userspace.Prefer(command.Process.Pid); err != nil {
 		return err
 	}
 	go func() { _ = command.Wait() }() // it ends with its device

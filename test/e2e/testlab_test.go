@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"warren/internal/api"
@@ -252,25 +251,18 @@ func (c *testLab) showLogs() {
 	}
 }
 
-// showDrops prints what the links and the UDP sockets of this thread's namespace did not carry.
+// showDrops prints what the links and the UDP sockets of this thread's namespace did not carry (proc_pid_net(5)).
 func (c *testLab) showDrops(name string) error {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return err
-	}
-	for _, link := range links {
-		if s := link.Attrs().Statistics; s != nil && s.TxDropped+s.RxDropped+s.TxErrors+s.RxErrors > 0 {
-			c.t.Logf("%s: %s: dropped: %d tx, %d rx; errors: %d tx, %d rx", name, link.Attrs().Name, s.TxDropped, s.RxDropped, s.TxErrors, s.RxErrors)
-		}
-	}
-	for _, file := range []string{"snmp", "snmp6"} {
+	for _, file := range []string{"dev", "snmp", "snmp6"} {
 		text, err := os.ReadFile("/proc/thread-self/net/" + file)
 		if err != nil {
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "Udp: ") || strings.HasPrefix(line, "Udp6") && strings.Contains(line, "Err") {
-				c.t.Logf("%s: %s", name, strings.TrimSpace(line))
+			f := strings.Fields(line)
+			link := file == "dev" && len(f) == 17 && f[3]+f[4]+f[11]+f[12] != "0000" // errors and drops, received and sent
+			if link || strings.HasPrefix(line, "Udp: ") || strings.HasPrefix(line, "Udp6") && strings.Contains(line, "Err") {
+				c.t.Logf("%s: %s: %s", name, file, strings.Join(f, " "))
 			}
 		}
 	}

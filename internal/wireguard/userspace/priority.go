@@ -14,10 +14,10 @@ import (
 // works in softirqs and has no such trouble.
 const niceness = -10
 
-// prefer gives all threads of a process that leads a session that niceness, and the session, too, which is what counts
+// Prefer gives all threads of a process that leads a session that niceness, and the session, too, which is what counts
 // between sessions (autogroup, sched(7)). In a control group of its own only the group's weight counts. Error: EACCES or
 // EPERM without CAP_SYS_NICE.
-func prefer(pid int) error {
+func Prefer(pid int) error {
 	err := unix.Setpriority(unix.PRIO_PGRP, pid, niceness)
 	group := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(niceness)), 0)
 	if errors.Is(group, os.ErrNotExist) { // a kernel without them

@@ -168,7 +168,7 @@ func (t *Tunnel) start(context.Context) error {
 		return err
 	}
 	t.child = process.Pid
-	if err := prefer(process.Pid); err != nil {
+	if err := Prefer(process.Pid); err != nil {
 		t.log.Debug("tunnel process has no priority over others", "device", t.Device, "pid", process.Pid, "error", err)
 	}
 	return process.Release()
