@@ -75,6 +75,7 @@ type agent struct {
 	draining    plan.Scope     // what is to be looked at again when the devices are drained,
 	drained     time.Time      // which is then
 	synced      bool
+	syncedAt    time.Time
 	memory      memory
 	view        view
 	problems    problems
@@ -383,7 +384,7 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 // sync notes that discovery has delivered everything: what nobody confirmed may go from now on.
 func (a *agent) sync() {
 	if !a.synced {
-		a.synced = true
+		a.synced, a.syncedAt = true, time.Now()
 		if !a.memory.told {
 			a.apply(a.setAPIServers(nil)) // there are none any more
 		}
