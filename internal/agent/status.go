@@ -183,6 +183,7 @@ func (a *agent) nodes() []api.Node {
 		problems[r.Node] = r.Problem + "; remedy: " + r.Remedy
 	}
 	held, until := a.departures.Held()
+	remembered := a.world.Remembered()
 	list := []api.Node{nodeStatus(a.world.Self(), "self", "")}
 	list[0].Self = true
 	for _, node := range a.world.Records() {
@@ -192,6 +193,8 @@ func (a *agent) nodes() []api.Node {
 			list = append(list, nodeStatus(node, "refused", problem))
 		case slices.Contains(held, node.ID):
 			list = append(list, nodeStatus(node, "held", a.heldBecause(until)))
+		case slices.Contains(remembered, node.ID):
+			list = append(list, nodeStatus(node, "remembered", "known from before this agent's start; discovery has not brought its record so far"))
 		case node.ID != a.id:
 			list = append(list, nodeStatus(node, "peer", ""))
 		}
@@ -341,8 +344,6 @@ func flagTexts(flags cluster.Flags) []string {
 	return list
 }
 
-// snapshot is the status in the form that metrics needs.
-
 // heldBecause says why a node whose record vanished is a peer.
 func (a *agent) heldBecause(until time.Time) string {
 	if holdRule(a.Config).Silence {
@@ -351,6 +352,7 @@ func (a *agent) heldBecause(until time.Time) string {
 	return "its record vanished together with others; it stays a peer until " + until.UTC().Format(time.RFC3339)
 }
 
+// snapshot is the status in the form that metrics needs.
 func (a *agent) snapshot(ctx context.Context) (s metrics.Snapshot, err error) {
 	askErr := a.ask(ctx, func() { s, err = a.metrics() })
 	return s, errors.Join(askErr, err)
