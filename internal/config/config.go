@@ -33,6 +33,7 @@ type Config struct {
 	Exempt           []Exemption    `yaml:"exempt" json:"exempt"`
 	Ingress          Ingress        `yaml:"ingress" json:"ingress"`
 	Engine           Engine         `yaml:"engine" json:"engine"`
+	TunnelProcess    TunnelProcess  `yaml:"tunnel-process" json:"tunnel-process"`
 	Device           string         `yaml:"device" json:"device"`
 	Port             uint16         `yaml:"port" json:"port"`
 	Mark             Mark           `yaml:"mark" json:"mark"`
@@ -104,6 +105,7 @@ func Default() Config {
 		Exempt:         []Exemption{},
 		Ingress:        IngressUnderlay,
 		Engine:         EngineAuto,
+		TunnelProcess:  TunnelByAgent,
 		Device:         "warren0",
 		Port:           cluster.DefaultPort,
 		Mark:           Mark{Value: 0x10, Mask: 0x10},

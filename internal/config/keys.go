@@ -141,6 +141,8 @@ var rules = []rule{
 		help: "Where the kernel meets decrypted packets. underlay: on the device they would have come in by, so that firewall rules keep their meaning. device: on the WireGuard device."},
 	{key: "engine", fixed: true, words: words(EngineAuto, EngineKernel, EngineUserspace),
 		help: "Who encrypts. auto: the kernel's WireGuard where there is one, otherwise the process `warren tunnel`."},
+	{key: "tunnel-process", fixed: true, words: words(TunnelByAgent, TunnelByLauncher),
+		help: "Who starts `warren tunnel`. agent: the agent, or `warren launcher` where its socket is in the run directory. launcher: nobody else, and the agent waits for it; for containers, since what an agent starts in one ends with it."},
 	{key: "device", fixed: true, check: checkDevice,
 		help: "Name of the WireGuard device. Those that come with a second key have b, c or d behind it."},
 	{key: "port", fixed: true, check: checkPort,

@@ -66,6 +66,15 @@ const (
 	EngineUserspace Engine = "userspace" // the process `warren tunnel`
 )
 
+// TunnelProcess is who starts `warren tunnel`, where it is needed.
+type TunnelProcess string
+
+// The choices of TunnelProcess.
+const (
+	TunnelByAgent    TunnelProcess = "agent"    // the agent, unless a launcher serves the run directory
+	TunnelByLauncher TunnelProcess = "launcher" // the process `warren launcher`, and nobody while there is none
+)
+
 // Attach is how the programs are attached to underlay devices.
 type Attach string
 
