@@ -48,7 +48,7 @@ type agent struct {
 	started time.Time
 	id      cluster.NodeID
 	// configured is the mode that the configuration says; commanded says that another one was set.
-	configured config.Mode
+	configured cluster.Mode
 	commanded  bool
 	// base is the configuration without what the engine says; refused is what it says and cannot count.
 	base       config.Config
@@ -96,7 +96,7 @@ type view struct {
 	underlays   []netdev.Link
 	primary     uint32
 	attachments []datapath.Attachment
-	mode        config.Mode // of the programs
+	mode        cluster.Mode // of the programs
 	published   bool
 	complete    bool // the last round did everything
 	swept       bool // devices that an earlier agent had no use for are gone

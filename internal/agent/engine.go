@@ -57,7 +57,7 @@ func (a *agent) report() {
 	missing := a.notReady()
 	peers := a.world.Admission().Peers
 	report := discovery.Report{
-		Mode: string(a.view.mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
+		Mode: a.view.mode.String(), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
 		Looking:  len(peers) == 0 && time.Since(a.syncedAt) < lookFor,
 		NotReady: strings.Join(missing, "; "), KeyRotating: a.rotation != nil, Refused: a.refused,
 	}

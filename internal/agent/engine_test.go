@@ -25,7 +25,7 @@ func (r *reporter) Report(report discovery.Report) { r.last = report }
 func TestReport(t *testing.T) {
 	r := &reporter{}
 	a := &agent{Options: Options{Config: config.Default(), Version: "v1"}, engine: r, world: plan.NewWorld(cluster.SourceDirectory, false)}
-	a.Config.Mode, a.view.mode = config.ModeObserve, config.ModePermissive
+	a.Config.Mode, a.view.mode = cluster.ModeObserve, cluster.ModePermissive
 	a.report()
 	if diff := cmp.Diff(discovery.Report{}, r.last); diff != "" {
 		t.Errorf("before discovery has synced (-want +got):\n%s", diff)

@@ -14,7 +14,6 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
-	"warren/internal/config"
 	"warren/internal/ipcache"
 	"warren/internal/metrics"
 	"warren/internal/netdev"
@@ -54,7 +53,7 @@ func (a *agent) status() (api.Status, error) {
 	return api.Status{
 		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
 		Ready: len(missing) == 0, NotReady: missing,
-		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
+		Mode: a.Config.Mode.String(), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
 		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes), Exempt: texts(a.Config.Exempt),
 		Device: a.firstDevice(actual), Devices: a.devices(actual), Rotation: a.rotationStatus(), Underlay: a.underlayStatus(), Peers: a.peers(actual),
 		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
@@ -144,7 +143,7 @@ func (a *agent) channelsTo(node *plan.Record) iter.Seq[channel] {
 // addPath adds what is known of the way to a peer.
 func (a *agent) addPath(status *api.Peer, c channel) {
 	path := a.world.Routes().Paths[c.peer]
-	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != config.ModeObserve, path.Enforce && a.Config.Mode == config.ModeStrict
+	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != cluster.ModeObserve, path.Enforce && a.Config.Mode == cluster.ModeStrict
 	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.deviceMTU()))), probe.Unknown.String()
 	peer, known := a.probing.peers[c]
 	if !known {

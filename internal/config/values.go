@@ -8,16 +8,6 @@ import (
 	"time"
 )
 
-// Mode is what happens to packets for the cluster that are not encrypted.
-type Mode string
-
-// The modes.
-const (
-	ModeObserve    Mode = "observe"    // change nothing on the wire, only count
-	ModePermissive Mode = "permissive" // encrypt where possible, count the rest
-	ModeStrict     Mode = "strict"     // drop what cannot be encrypted
-)
-
 // KeyChange is what becomes of a known node whose key changes without the old key having announced it.
 type KeyChange string
 
