@@ -158,7 +158,7 @@ func TestValuesAreRefused(t *testing.T) {
 
 // chartsOwn are the keys of the configuration that are the chart's or the node's to say.
 var chartsOwn = []string{
-	"node", "addresses", "prefixes", "discovery", "dir", "kubernetes", "etcd", "state-dir", "run-dir", "bpf-dir", "metrics-address",
+	"node", "addresses", "prefixes", "discovery", "dir", "kubernetes", "etcd", "state-dir", "run-dir", "bpf-dir", "tunnel-process", "metrics-address",
 }
 
 // TestSchemaKnowsEveryKey: `config` of the values takes what the agent's configuration has.

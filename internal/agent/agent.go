@@ -48,7 +48,7 @@ type agent struct {
 	started time.Time
 	id      cluster.NodeID
 	// configured is the mode that the configuration says; commanded says that another one was set.
-	configured config.Mode
+	configured cluster.Mode
 	commanded  bool
 	// base is the configuration without what the engine says; refused is what it says and cannot count.
 	base       config.Config
@@ -75,6 +75,7 @@ type agent struct {
 	draining    plan.Scope     // what is to be looked at again when the devices are drained,
 	drained     time.Time      // which is then
 	synced      bool
+	syncedAt    time.Time
 	memory      memory
 	view        view
 	problems    problems
@@ -95,7 +96,7 @@ type view struct {
 	underlays   []netdev.Link
 	primary     uint32
 	attachments []datapath.Attachment
-	mode        config.Mode // of the programs
+	mode        cluster.Mode // of the programs
 	published   bool
 	complete    bool // the last round did everything
 	swept       bool // devices that an earlier agent had no use for are gone
@@ -383,7 +384,7 @@ func (a *agent) take(event discovery.Event, more <-chan discovery.Event) {
 // sync notes that discovery has delivered everything: what nobody confirmed may go from now on.
 func (a *agent) sync() {
 	if !a.synced {
-		a.synced = true
+		a.synced, a.syncedAt = true, time.Now()
 		if !a.memory.told {
 			a.apply(a.setAPIServers(nil)) // there are none any more
 		}

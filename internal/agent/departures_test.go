@@ -13,6 +13,16 @@ import (
 	"warren/internal/plan"
 )
 
+// pureAgent is one that has no drivers.
+func pureAgent(c config.Config, self cluster.Node) *agent {
+	a := &agent{
+		Options: Options{Config: c, Log: slog.New(slog.DiscardHandler)}, id: self.ID, world: plan.NewWorld(sourceOf(c.Discovery), false),
+		departures: plan.NewDepartures(holdRule(c)), probing: newProbing(),
+	}
+	a.apply(plan.Change{Self: &self})
+	return a
+}
+
 // TestDepartures: what becomes of n2, the only peer, when its record goes; by engine.
 func TestDepartures(t *testing.T) {
 	n1, n2 := record("n1", "10.0.0.1", 1), record("n2", "10.0.0.2", 2)
@@ -41,11 +51,7 @@ func TestDepartures(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := config.Default()
 			c.Discovery = test.engine
-			a := &agent{
-				Options: Options{Config: c, Log: slog.New(slog.DiscardHandler)}, id: n1.ID, world: plan.NewWorld(cluster.SourceKVStore, false),
-				departures: plan.NewDepartures(holdRule(c)), probing: newProbing(),
-			}
-			a.apply(plan.Change{Self: &n1})
+			a := pureAgent(c, n1)
 			if test.remembered {
 				a.apply(plan.Change{Remember: []cluster.Node{n2}})
 			}
@@ -63,6 +69,42 @@ func TestDepartures(t *testing.T) {
 				says = p.Message
 			}
 			if diff := cmp.Diff(test.says, says); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNodes: n2 is listed, with what became of it, as long as it is a peer.
+func TestNodes(t *testing.T) {
+	n1, n2, n3 := record("n1", "10.0.0.1", 1), record("n2", "10.0.0.2", 2), record("n3", "10.0.0.3", 3)
+	present := []plan.Change{{Upsert: &n2}, {Upsert: &n3}}
+	remembered := []plan.Change{{Remember: []cluster.Node{n2, n3}}}
+	gone := func(a *agent) {
+		a.departures.Gone(n2.ID, time.Now())
+		a.departures.Gone(n3.ID, time.Now())
+		a.letGo(time.Now().Add(settle + time.Second))
+	}
+	for _, test := range []struct {
+		name    string
+		records []plan.Change
+		then    func(*agent)
+		want    string
+	}{
+		{"its record is there", present, func(*agent) {}, "peer"},
+		{"its record vanished with another", present, gone, "held"},
+		{"an earlier agent knew it", remembered, func(*agent) {}, "remembered"},
+		{"an earlier agent knew it, and its record is gone with another", remembered, gone, "held"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := pureAgent(config.Default(), n1)
+			a.apply(test.records...)
+			test.then(a)
+			var got []string
+			for _, node := range a.nodes() {
+				got = append(got, node.Name+" "+node.State)
+			}
+			if diff := cmp.Diff([]string{"n1 self", "n2 " + test.want, "n3 " + test.want}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

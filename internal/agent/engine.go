@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"warren/internal/cluster"
 	"warren/internal/config"
@@ -42,6 +43,10 @@ func sourceOf(engine config.Discovery) cluster.Source {
 	}
 }
 
+// lookFor is how long an agent looks for peers before it says that it has none: where the agents of all nodes are
+// started together, the first ones find no record of another.
+const lookFor = 30 * time.Second
+
 // report tells the engine how this machine is doing, where it shows that. The mode is that of the programs: on the way to
 // observe mode they go on encrypting for a while, and who waits for the node to have stopped must not be told before.
 func (a *agent) report() {
@@ -52,7 +57,8 @@ func (a *agent) report() {
 	missing := a.notReady()
 	peers := a.world.Admission().Peers
 	report := discovery.Report{
-		Mode: string(a.view.mode), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
+		Mode: a.view.mode.String(), Version: a.Version, MTU: a.deviceMTU(), Peers: len(peers), Ready: len(missing) == 0,
+		Looking:  len(peers) == 0 && time.Since(a.syncedAt) < lookFor,
 		NotReady: strings.Join(missing, "; "), KeyRotating: a.rotation != nil, Refused: a.refused,
 	}
 	for _, peer := range peers {

@@ -12,6 +12,7 @@ import (
 	"warren/internal/cluster"
 	"warren/internal/datapath"
 	"warren/internal/datapath/model"
+	"warren/internal/netdev"
 	"warren/internal/plan"
 )
 
@@ -93,11 +94,19 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 	if program == model.ProgramFromNetdev {
 		judge = model.FromNetdev
 	}
-	servers := map[netip.AddrPort]bool{}
-	for _, server := range a.memory.apiServers {
-		servers[server] = true
+	world := model.World{Lookup: a.lookup, Servers: map[netip.AddrPort]bool{}, Exemptions: exemptions(a.Config)}
+	for _, server := range a.bootstrapServers() {
+		world.Servers[server] = true
 	}
-	byModel := judge(frame, model.Meta{}, constants, model.World{Lookup: a.lookup, Servers: servers, Exemptions: exemptions(a.Config)})
+	var freeErr error
+	world.Free = func(f model.Flow) (free bool) {
+		free, freeErr = netdev.Accepts(f.Server, f.Client)
+		return free
+	}
+	byModel := judge(frame, model.Meta{}, constants, world)
+	if freeErr != nil {
+		return api.Step{}, freeErr
+	}
 	byKernel, err := a.data.Run(program, datapath.Input{Frame: frame})
 	if err != nil {
 		return api.Step{}, err
@@ -133,6 +142,12 @@ func (a *agent) notes(q api.Question) []string {
 	if a.local(q.Source) && a.local(q.Destination) {
 		notes = append(notes, "both addresses are this node's: such a packet does not reach an underlay device at all")
 	}
+	for _, end := range []netip.Addr{q.Source, q.Destination} {
+		if entry, ok := a.lookup(end); ok && entry.Silent && q.Protocol == "tcp" {
+			notes = append(notes, fmt.Sprintf("%s does not answer: what belongs to a connection that it has begun in clear with an API server on this node "+
+				"passes in clear, both ways; only such a beginning is judged here", end))
+		}
+	}
 	_, entry, ok := a.world.Cache().Lookup(q.Destination)
 	if !ok || !entry.HasPair || entry.Pair.Key == cluster.NoEncryption || a.local(q.Destination) {
 		return notes
@@ -143,11 +158,14 @@ func (a *agent) notes(q api.Question) []string {
 	return notes
 }
 
-// packetFor builds the smallest Ethernet frame that the question describes.
+// packetFor builds the smallest Ethernet frame that the question describes; of TCP, one that begins a connection.
 func packetFor(q api.Question) []byte {
-	const macs, payload = 12, 8
-	frame := make([]byte, macs, 64)
-	protocol := protocols[q.Protocol]
+	const macs, ephemeral = 12, 40000
+	frame := make([]byte, macs, 80)
+	protocol, payload := protocols[q.Protocol], byte(8)
+	if q.Protocol == "tcp" {
+		payload = 20
+	}
 	if q.Source.Is4() {
 		frame = binary.BigEndian.AppendUint16(frame, 0x0800)
 		frame = append(frame, 0x45, 0, 0, 20+payload, 0, 0, 0, 0, 64, protocol, 0, 0)
@@ -167,8 +185,11 @@ func packetFor(q api.Question) []byte {
 		}
 		return append(frame, echo, 0, 0, 0, 0, 0, 0, 0)
 	}
-	const ephemeral = 40000
 	frame = binary.BigEndian.AppendUint16(frame, ephemeral)
 	frame = binary.BigEndian.AppendUint16(frame, q.Port)
-	return append(frame, 0, payload, 0, 0)
+	if q.Protocol == "udp" {
+		return append(frame, 0, payload, 0, 0)
+	}
+	const words, flagSYN = 5, 0x02
+	return append(frame, 0, 0, 0, 0, 0, 0, 0, 0, words<<4, flagSYN, 0, 0, 0, 0, 0, 0)
 }

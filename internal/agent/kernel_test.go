@@ -20,7 +20,7 @@ import (
 
 // constants configure programs as an agent does whose tunnel device has index 1: redirected packets of
 // BPF_PROG_RUN go nowhere.
-var constants = model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{1}, PrimaryUnderlay: 1, Mode: model.Permissive}
+var constants = model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{1}, PrimaryUnderlay: 1, Mode: cluster.ModePermissive}
 
 // openDatapath opens a datapath on a BPF file system of the test's own.
 func openDatapath(t *testing.T) *datapath.Datapath {

@@ -10,7 +10,6 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
-	"warren/internal/config"
 	"warren/internal/probe"
 )
 
@@ -28,7 +27,7 @@ type leaving struct {
 	deadline time.Time     // of the stage
 	patience time.Duration // for each stage
 	late     []string      // peers that a stage did not wait for any longer
-	before   config.Mode
+	before   cluster.Mode
 }
 
 const defaultPatience = 30 * time.Second
@@ -41,7 +40,7 @@ func (a *agent) beginLeave(ctx context.Context, patience time.Duration) error {
 	a.leave = &leaving{
 		stage: api.LeaveAnnounced, deadline: time.Now().Add(patience), patience: patience, before: a.Config.Mode,
 	}
-	a.Config.Mode = config.ModeObserve
+	a.Config.Mode = cluster.ModeObserve
 	a.Log.Info("leaving the cluster", "patience", patience)
 	return a.enact(ctx)
 }

@@ -15,7 +15,6 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
-	"warren/internal/config"
 	"warren/internal/datapath"
 	"warren/internal/plan"
 	"warren/internal/probe"
@@ -67,7 +66,7 @@ type probed struct {
 	size     int         // that was logged
 	narrow   bool        // not even the smallest size arrives whole, when it was looked at last
 	// What the state was told last.
-	mode     probe.Mode
+	mode     cluster.Mode
 	interval time.Duration
 	bounds   probe.Path
 	leaving  bool
@@ -204,7 +203,7 @@ func (a *agent) followAddresses() {
 
 // adjustPeers tells the peers' states what this node has changed of itself.
 func (a *agent) adjustPeers(now time.Duration) {
-	p, mode, interval := a.probing, a.probeMode(), probe.Interval(len(a.probing.peers))
+	p, mode, interval := a.probing, a.Config.Mode, probe.Interval(len(a.probing.peers))
 	for c, peer := range p.peers {
 		bounds := a.pathBounds(peer.endpoint.Addr())
 		leaving, serves := a.world.Leaving(peer.node), a.serves()
@@ -226,8 +225,8 @@ func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
 	bounds := a.pathBounds(peer.Endpoint.Addr())
 	bounds.Size = cmp.Or(int(adopted.MTU), a.sizeTo(peer.Node))
 	return probe.Options{
-		Mode: a.probeMode(), ModeSince: a.probing.started, Epoch: peer.Epoch,
-		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.probeMode(),
+		Mode: a.Config.Mode, ModeSince: a.probing.started, Epoch: peer.Epoch,
+		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.Config.Mode,
 		Path: bounds, Seed: rand.Uint64(),
 	}
 }
@@ -252,16 +251,6 @@ func (a *agent) pathBounds(endpoint netip.Addr) probe.Path {
 		largest = plan.InnerMTU(a.linkTo(endpoint).MTU, endpoint.Is6())
 	}
 	return probe.Path{Largest: largest, Overhead: plan.Overhead(endpoint.Is6())}
-}
-
-func (a *agent) probeMode() probe.Mode {
-	switch a.Config.Mode {
-	case config.ModeObserve:
-		return probe.Observe
-	case config.ModeStrict:
-		return probe.Strict
-	}
-	return probe.Permissive
 }
 
 // probe asks the peers that are due.

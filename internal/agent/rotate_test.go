@@ -50,11 +50,11 @@ func rotating(t *testing.T, peerEpochs []uint32, heard map[plan.Slot]said) *agen
 // peerThatSaid is in permissive mode, as this node is.
 func peerThatSaid(s said) *probe.Peer {
 	now := monotonic()
-	peer := probe.New(now, probe.Options{Mode: probe.Permissive})
+	peer := probe.New(now, probe.Options{Mode: cluster.ModePermissive})
 	request := peer.Tick(now)[0].Message
 	if s.answered {
 		peer.Reply(now+time.Millisecond, probe.Message{
-			Kind: probe.Reply, Nonce: request.Nonce, Size: request.Size, Stance: probe.Stance{Encrypting: s.encrypting, Mode: probe.Permissive},
+			Kind: probe.Reply, Nonce: request.Nonce, Size: request.Size, Stance: probe.Stance{Encrypting: s.encrypting, Mode: cluster.ModePermissive},
 		})
 	}
 	return peer

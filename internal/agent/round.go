@@ -245,9 +245,9 @@ func (a *agent) bootstrapServers() []netip.AddrPort {
 
 // datapathMode is the mode of the programs. On the way to observe mode they go on encrypting until no
 // peer is sent to any more: one in strict mode would drop what comes in clear.
-func (a *agent) datapathMode() config.Mode {
-	if a.Config.Mode == config.ModeObserve && a.sendsToAny() {
-		return config.ModePermissive
+func (a *agent) datapathMode() cluster.Mode {
+	if a.Config.Mode == cluster.ModeObserve && a.sendsToAny() {
+		return cluster.ModePermissive
 	}
 	return a.Config.Mode
 }
@@ -266,10 +266,9 @@ func (a *agent) constants() (model.Config, error) {
 	c := a.Config
 	constants := model.Config{
 		Mark: c.Mark.Value, MarkMask: c.Mark.Mask, Port: c.Port, Tunnels: a.tunnelIndexes(), PrimaryUnderlay: a.view.primary,
-		InnerMTU: uint16(a.wantDevice(0).MTU), Exemptions: len(c.Exempt) > 0,
+		Mode: a.datapathMode(), InnerMTU: uint16(a.wantDevice(0).MTU), Exemptions: len(c.Exempt) > 0,
 	}
-	err := errors.Join(constants.Mode.UnmarshalText([]byte(a.datapathMode())), constants.Ingress.UnmarshalText([]byte(c.Ingress)),
-		constants.Oversize.UnmarshalText([]byte(c.Oversize)))
+	err := errors.Join(constants.Ingress.UnmarshalText([]byte(c.Ingress)), constants.Oversize.UnmarshalText([]byte(c.Oversize)))
 	return constants, err
 }
 

@@ -31,7 +31,7 @@ func (a *agent) recallMode() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	mode := config.Mode(strings.TrimSpace(string(text)))
+	mode := strings.TrimSpace(string(text))
 	if err == nil {
 		err = a.changeMode(mode)
 	}
@@ -44,9 +44,9 @@ func (a *agent) recallMode() {
 }
 
 // changeMode makes a mode count, from the next full round on.
-func (a *agent) changeMode(mode config.Mode) error {
+func (a *agent) changeMode(mode string) error {
 	changed := a.Config
-	if err := changed.Set("mode", string(mode)); err != nil {
+	if err := changed.Set("mode", mode); err != nil {
 		return err
 	}
 	a.Config, a.commanded = changed, true
@@ -54,12 +54,12 @@ func (a *agent) changeMode(mode config.Mode) error {
 }
 
 // setMode is the command to change the mode: kept first, then done.
-func (a *agent) setMode(ctx context.Context, mode config.Mode) error {
+func (a *agent) setMode(ctx context.Context, mode string) error {
 	before, commanded := a.Config, a.commanded
 	if err := a.changeMode(mode); err != nil {
 		return fmt.Errorf("%w: %w", errQuestion, err)
 	}
-	if err := durable.Replace(a.modePath(), []byte(string(mode)+"\n"), 0o600); err != nil {
+	if err := durable.Replace(a.modePath(), []byte(mode+"\n"), 0o600); err != nil {
 		a.Config, a.commanded = before, commanded
 		return fmt.Errorf("keep the mode: %w", err)
 	}
@@ -136,7 +136,7 @@ func (a *agent) mode() api.Mode {
 	if a.commanded {
 		source = api.ModeCommanded
 	}
-	return api.Mode{Mode: string(a.Config.Mode), Source: source, Configured: string(a.configured)}
+	return api.Mode{Mode: a.Config.Mode.String(), Source: source, Configured: a.configured.String()}
 }
 
 func (a *agent) putMode(r *http.Request) (api.Mode, error) {
@@ -144,7 +144,7 @@ func (a *agent) putMode(r *http.Request) (api.Mode, error) {
 	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 4096)).Decode(&asked); err != nil {
 		return api.Mode{}, fmt.Errorf("%w: read the mode: %w", errQuestion, err)
 	}
-	err := a.setMode(r.Context(), config.Mode(asked.Mode))
+	err := a.setMode(r.Context(), asked.Mode)
 	return a.mode(), err
 }
 

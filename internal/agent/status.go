@@ -14,7 +14,6 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
-	"warren/internal/config"
 	"warren/internal/ipcache"
 	"warren/internal/metrics"
 	"warren/internal/netdev"
@@ -54,7 +53,7 @@ func (a *agent) status() (api.Status, error) {
 	return api.Status{
 		Version: a.Version, Node: a.id.Name, Cluster: a.id.Cluster, PID: os.Getpid(), Started: a.started.UTC(),
 		Ready: len(missing) == 0, NotReady: missing,
-		Mode: string(a.Config.Mode), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
+		Mode: a.Config.Mode.String(), ModeSource: a.mode().Source, Ingress: string(a.Config.Ingress), PublicKey: a.newest().public.String(),
 		Addresses: texts(self.Addresses), Prefixes: texts(self.Prefixes), Exempt: texts(a.Config.Exempt),
 		Device: a.firstDevice(actual), Devices: a.devices(actual), Rotation: a.rotationStatus(), Underlay: a.underlayStatus(), Peers: a.peers(actual),
 		Entries: a.world.Cache().Len(), Reasons: reasons, Problems: a.problems.all(),
@@ -144,7 +143,7 @@ func (a *agent) channelsTo(node *plan.Record) iter.Seq[channel] {
 // addPath adds what is known of the way to a peer.
 func (a *agent) addPath(status *api.Peer, c channel) {
 	path := a.world.Routes().Paths[c.peer]
-	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != config.ModeObserve, path.Enforce && a.Config.Mode == config.ModeStrict
+	status.Encrypting, status.Enforcing = path.Send && a.datapathMode() != cluster.ModeObserve, path.Enforce && a.Config.Mode == cluster.ModeStrict
 	status.MTU, status.State = int(cmp.Or(path.MTU, uint16(a.deviceMTU()))), probe.Unknown.String()
 	peer, known := a.probing.peers[c]
 	if !known {
@@ -183,6 +182,7 @@ func (a *agent) nodes() []api.Node {
 		problems[r.Node] = r.Problem + "; remedy: " + r.Remedy
 	}
 	held, until := a.departures.Held()
+	remembered := a.world.Remembered()
 	list := []api.Node{nodeStatus(a.world.Self(), "self", "")}
 	list[0].Self = true
 	for _, node := range a.world.Records() {
@@ -192,6 +192,8 @@ func (a *agent) nodes() []api.Node {
 			list = append(list, nodeStatus(node, "refused", problem))
 		case slices.Contains(held, node.ID):
 			list = append(list, nodeStatus(node, "held", a.heldBecause(until)))
+		case slices.Contains(remembered, node.ID):
+			list = append(list, nodeStatus(node, "remembered", "known from before this agent's start; discovery has not brought its record so far"))
 		case node.ID != a.id:
 			list = append(list, nodeStatus(node, "peer", ""))
 		}
@@ -341,8 +343,6 @@ func flagTexts(flags cluster.Flags) []string {
 	return list
 }
 
-// snapshot is the status in the form that metrics needs.
-
 // heldBecause says why a node whose record vanished is a peer.
 func (a *agent) heldBecause(until time.Time) string {
 	if holdRule(a.Config).Silence {
@@ -351,6 +351,7 @@ func (a *agent) heldBecause(until time.Time) string {
 	return "its record vanished together with others; it stays a peer until " + until.UTC().Format(time.RFC3339)
 }
 
+// snapshot is the status in the form that metrics needs.
 func (a *agent) snapshot(ctx context.Context) (s metrics.Snapshot, err error) {
 	askErr := a.ask(ctx, func() { s, err = a.metrics() })
 	return s, errors.Join(askErr, err)

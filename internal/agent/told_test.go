@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warren/internal/cluster"
 	"warren/internal/config"
 	"warren/internal/discovery"
 )
@@ -21,13 +22,13 @@ func TestSettingsOfTheEngineGoOverTheConfiguration(t *testing.T) {
 		{Key: "exempt", Value: "192.0.2.7/32 tcp/179,10.0.0.0/8", Where: "WarrenConfig default: spec.exempt"},
 	}
 	got, refused := withSettings(base, settings)
-	if got.Mode != config.ModeStrict || len(got.Exempt) != 2 || got.MTU != base.MTU {
+	if got.Mode != cluster.ModeStrict || len(got.Exempt) != 2 || got.MTU != base.MTU {
 		t.Errorf("mode %s, exempt %v, mtu %d", got.Mode, got.Exempt, got.MTU)
 	}
 	if len(refused) != 1 || refused[0].Where != "WarrenConfig default: spec.mtu" {
 		t.Errorf("refused: %v", refused)
 	}
-	if base.Mode != config.ModePermissive {
+	if base.Mode != cluster.ModePermissive {
 		t.Error("the base was changed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
+	"warren/internal/config"
 	"warren/internal/netdev"
 	"warren/internal/plan"
 	"warren/internal/probe"
@@ -69,7 +70,9 @@ func (a *agent) openTunnel(slot plan.Slot) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	process := userspace.NewTunnel(userspace.TunnelOptions{Executable: a.Executable, Device: name, RunDir: a.Config.RunDir}, a.Log)
+	process := userspace.NewTunnel(userspace.TunnelOptions{
+		Executable: a.Executable, Device: name, RunDir: a.Config.RunDir, OnlyLauncher: a.Config.TunnelProcess == config.TunnelByLauncher,
+	}, a.Log)
 	return &tunnel{
 		slot: slot, key: key, address: probe.Address(key.public), wg: wg, have: plan.NewState(), watchdog: plan.NewWatchdog(),
 		device: tunnelDevice{engine: a.Config.Engine, links: a.links, process: process},

@@ -142,7 +142,7 @@ type Peer struct {
 	PathMTU    int       `json:"path_mtu"`   // of the underlay between the two, bytes; 0: not measured
 }
 
-// Node is a record as discovery brought it, with what became of it: GET /v1/nodes.
+// Node is a record as discovery brought it, or as an earlier agent of this node knew it, with what became of it: GET /v1/nodes.
 type Node struct {
 	Name         string         `json:"name"`
 	Cluster      string         `json:"cluster"`
@@ -153,8 +153,8 @@ type Node struct {
 	Issued       time.Time      `json:"issued"`
 	Capabilities []string       `json:"capabilities"`
 	Version      string         `json:"version"`
-	State        string         `json:"state"`   // "peer", "self", "refused", "held"
-	Problem      string         `json:"problem"` // why it is refused or held, else ""
+	State        string         `json:"state"`   // "peer", "self", "refused", "held", "remembered"
+	Problem      string         `json:"problem"` // why it is refused, held or remembered, else ""
 }
 
 // Key is one public key of a node.

@@ -116,6 +116,23 @@ func TestShellCompletion(t *testing.T) {
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+func TestPeerState(t *testing.T) {
+	tests := []struct {
+		name, mode, want string
+		peer             api.Peer
+	}{
+		{"encrypted to", "strict", "confirmed", api.Peer{State: "confirmed", Encrypting: true}},
+		{"not encrypted to", "permissive", "configured, IN CLEAR", api.Peer{State: "configured"}},
+		{"not encrypted to, while nothing else is sent", "strict", "configured, DROPPED", api.Peer{State: "configured"}},
+		{"of another mode", "permissive", "stale, observe", api.Peer{State: "stale", Encrypting: true, Mode: "observe"}},
+	}
+	for _, test := range tests {
+		if got := peerState(test.peer, test.mode); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
 func exampleStatus() api.Status {
 	handshake := now.Add(-42 * time.Second)
 	return api.Status{

@@ -17,7 +17,7 @@ func newExplain() *cobra.Command {
 		Short: "Say what the datapath of this node does with a packet, and why",
 		Long: `Judge a packet from SRC to DST as this node's datapath does, twice: by the documented model, from what
 the agent knows, and by running the loaded program over the maps in the kernel. Nothing is sent, and
-nothing is counted. A packet for this node is judged as it comes in, any other as it leaves.
+nothing is counted. A packet for this node is judged as it comes in, any other as it leaves; one of TCP begins a connection.
 
 The exit code is 1 when model and kernel do not agree: then the maps are not what they should be.`,
 		Example: `  warren explain 10.42.1.7 10.42.2.9

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"warren/internal/api"
-	"warren/internal/config"
+	"warren/internal/cluster"
 )
 
 func newMode() *cobra.Command {
@@ -33,7 +33,7 @@ func newModeSet() *cobra.Command {
 	cmd := newModeCommand("set MODE", "Change the mode of this node", func(c *api.Client, ctx context.Context) (api.Mode, error) {
 		return c.SetMode(ctx, mode)
 	})
-	modes := []string{string(config.ModeObserve), string(config.ModePermissive), string(config.ModeStrict)}
+	modes := []string{cluster.ModeObserve.String(), cluster.ModePermissive.String(), cluster.ModeStrict.String()}
 	cmd.ValidArgs = modes
 	cmd.Args = usage(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs))
 	cmd.PreRun = func(_ *cobra.Command, args []string) { mode = args[0] }

@@ -13,7 +13,7 @@ func newNodes() *cobra.Command {
 	var q query
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "List the node records that discovery brought, refused ones included",
+		Short: "List the node records, also those that are refused, held back or remembered",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := q.client().Nodes(cmd.Context())

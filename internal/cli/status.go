@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"warren/internal/api"
+	"warren/internal/cluster"
 )
 
 func newStatus() *cobra.Command {
@@ -48,7 +49,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 		[]string{"agent", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, now.Sub(s.Started).Round(time.Second))},
 	)
 	printProblems(w, s.Problems)
-	printPeers(w, s.Peers, now)
+	printPeers(w, s, now)
 	printReasons(w, s.Reasons)
 }
 
@@ -109,25 +110,27 @@ func printProblems(w io.Writer, problems []api.Problem) {
 	}
 }
 
-func printPeers(w io.Writer, peers []api.Peer, now time.Time) {
+func printPeers(w io.Writer, s api.Status, now time.Time) {
 	rows := [][]string{{"PEER", "STATE", "ENDPOINT", "KEY", "RTT", "MTU", "HANDSHAKE", "RECEIVED", "SENT", "ALLOWED IPS"}}
-	for _, p := range peers {
+	for _, p := range s.Peers {
 		rows = append(rows, []string{
-			p.Node, peerState(p), p.Endpoint, p.PublicKey[:min(8, len(p.PublicKey))] + "…", roundTrip(p), peerMTU(p), handshake(p, now),
+			p.Node, peerState(p, s.Mode), p.Endpoint, p.PublicKey[:min(8, len(p.PublicKey))] + "…", roundTrip(p), peerMTU(p), handshake(p, now),
 			byteCount(p.ReceivedBytes), byteCount(p.SentBytes), abbreviate(p.AllowedIPs, 4),
 		})
 	}
 	fmt.Fprintln(w)
-	if len(peers) == 0 {
+	if len(s.Peers) == 0 {
 		fmt.Fprintln(w, "no peers: no other node has published a record that this one admits")
 		return
 	}
 	table(w, rows...)
 }
 
-// peerState is the state, and what is not as it should be.
-func peerState(p api.Peer) string {
+// peerState is the state, and what is not as it should be on a node of that mode.
+func peerState(p api.Peer, mode string) string {
 	switch {
+	case !p.Encrypting && mode == cluster.ModeStrict.String():
+		return p.State + ", DROPPED"
 	case !p.Encrypting:
 		return p.State + ", IN CLEAR"
 	case p.Mode != "" && p.Mode != "permissive":

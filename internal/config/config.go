@@ -29,10 +29,11 @@ type Config struct {
 	Hold             Hold           `yaml:"hold" json:"hold"`
 	KeyChange        KeyChange      `yaml:"key-change" json:"key-change"`
 	RotationInterval Duration       `yaml:"rotation-interval" json:"rotation-interval"`
-	Mode             Mode           `yaml:"mode" json:"mode"`
+	Mode             cluster.Mode   `yaml:"mode" json:"mode"`
 	Exempt           []Exemption    `yaml:"exempt" json:"exempt"`
 	Ingress          Ingress        `yaml:"ingress" json:"ingress"`
 	Engine           Engine         `yaml:"engine" json:"engine"`
+	TunnelProcess    TunnelProcess  `yaml:"tunnel-process" json:"tunnel-process"`
 	Device           string         `yaml:"device" json:"device"`
 	Port             uint16         `yaml:"port" json:"port"`
 	Mark             Mark           `yaml:"mark" json:"mark"`
@@ -100,10 +101,11 @@ func Default() Config {
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: "/warren/v1", Lease: Duration{time.Minute}},
 		Hold:           Hold{Share: 50, Wait: Duration{time.Hour}},
 		KeyChange:      KeyChangeHold,
-		Mode:           ModePermissive,
+		Mode:           cluster.ModePermissive,
 		Exempt:         []Exemption{},
 		Ingress:        IngressUnderlay,
 		Engine:         EngineAuto,
+		TunnelProcess:  TunnelByAgent,
 		Device:         "warren0",
 		Port:           cluster.DefaultPort,
 		Mark:           Mark{Value: 0x10, Mask: 0x10},

@@ -98,7 +98,7 @@ func TestParse(t *testing.T) {
 		want       Config
 	}{
 		{"empty file", "", Default()},
-		{"one key", "mode: strict\n", with(func(c *Config) { c.Mode = ModeStrict })},
+		{"one key", "mode: strict\n", with(func(c *Config) { c.Mode = cluster.ModeStrict })},
 		{"half a section", "dir:\n  rescan: 1m30s\n", with(func(c *Config) { c.Dir.Rescan.Duration = 90 * time.Second })},
 		{"mark with its mask", "mark: 0x100/0xff00\n", with(func(c *Config) { c.Mark = Mark{0x100, 0xff00} })},
 		{"mark alone, as a number", "mark: 0x20\n", with(func(c *Config) { c.Mark = Mark{0x20, 0x20} })},
@@ -159,7 +159,7 @@ func TestSet(t *testing.T) {
 		{"nested", "dir.path", "/srv/nodes", ""},
 		{"list", "addresses", "10.0.0.1, fd00::1", ""},
 		{"nothing", "metrics-address", "", ""},
-		{"wrong word", "mode", "strickt", `--mode: "strickt" is not a choice; write observe or permissive or strict`},
+		{"wrong word", "mode", "strickt", `--mode: "strickt" is not a mode; write observe or permissive or strict`},
 		{"wrong number", "port", "x", `--port: "x" is not a whole number; write one from 0 to 65535`},
 		{"out of range", "resync", "1m", "--resync: 1m0s is out of range; write 1s to 30s"},
 		{"wrong element", "addresses", "10.0.0.1,127.0.0.1", "--addresses: addresses[1]: 127.0.0.1 cannot be reached from other machines; leave it out"},
@@ -192,11 +192,11 @@ func TestSet(t *testing.T) {
 // TestSetWinsOverFile: a flag replaces a value of the file that could not work, and problems that it
 // causes elsewhere name it.
 func TestSetWinsOverFile(t *testing.T) {
-	c, err := Parse("warren.yaml", []byte("mode: strickt\nunderlay: [\"wg*\"]\n"))
+	c, err := Parse("warren.yaml", []byte("engine: kernal\nunderlay: [\"wg*\"]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Set("mode", "strict"); err != nil {
+	if err := c.Set("engine", "kernel"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Validate(); err != nil {
@@ -220,7 +220,7 @@ func TestSetLeavesCopiesAlone(t *testing.T) {
 	if err := b.Set("mode", "strict"); err != nil {
 		t.Fatal(err)
 	}
-	if len(a.flags) != 1 || a.Mode != ModePermissive {
+	if len(a.flags) != 1 || a.Mode != cluster.ModePermissive {
 		t.Errorf("a knows of b's flag: %v", a.flags)
 	}
 }
@@ -252,7 +252,7 @@ func TestLoad(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mode: strict\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Load(file); err != nil || c.Mode != ModeStrict {
+	if c, err := Load(file); err != nil || c.Mode != cluster.ModeStrict {
 		t.Errorf("%v %v", c.Mode, err)
 	}
 	if _, err := Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
@@ -324,7 +324,7 @@ func drawConfig(t *rapid.T) Config {
 	})
 	c.Cluster, c.Node, c.Device, c.MetricsAddress = word.Draw(t, "cluster"), word.Draw(t, "node"), word.Draw(t, "device"), word.Draw(t, "metrics")
 	c.Dir.Path, c.StateDir, c.RunDir, c.BPFDir = word.Draw(t, "path"), word.Draw(t, "state"), word.Draw(t, "run"), word.Draw(t, "bpf")
-	c.Mode, c.Engine = Mode(word.Draw(t, "mode")), Engine(word.Draw(t, "engine"))
+	c.Mode, c.Engine = rapid.SampledFrom([]cluster.Mode{cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict}).Draw(t, "mode"), Engine(word.Draw(t, "engine"))
 	c.Addresses, c.Prefixes = rapid.SliceOfN(addr, 0, 4).Draw(t, "addresses"), rapid.SliceOfN(prefix, 0, 4).Draw(t, "prefixes")
 	c.Underlay = rapid.SliceOfN(word, 0, 3).Draw(t, "underlay")
 	c.Port, c.MTU = rapid.Uint16().Draw(t, "port"), rapid.Int().Draw(t, "mtu")
@@ -391,10 +391,10 @@ func TestReload(t *testing.T) {
 		wantedFixed []string
 	}{
 		{"nothing changed", Default(), Default(), nil},
-		{"what can change while the agent runs", with(func(c *Config) { c.Mode, c.MTU = ModeStrict, 1300 }),
-			with(func(c *Config) { c.Mode, c.MTU = ModeStrict, 1300 }), nil},
-		{"what cannot, with what can", with(func(c *Config) { c.Mode, c.Port, c.Device, c.Mark = ModeStrict, 1, "wg7", Mark{1, 1} }),
-			with(func(c *Config) { c.Mode = ModeStrict }), []string{"device", "port", "mark"}},
+		{"what can change while the agent runs", with(func(c *Config) { c.Mode, c.MTU = cluster.ModeStrict, 1300 }),
+			with(func(c *Config) { c.Mode, c.MTU = cluster.ModeStrict, 1300 }), nil},
+		{"what cannot, with what can", with(func(c *Config) { c.Mode, c.Port, c.Device, c.Mark = cluster.ModeStrict, 1, "wg7", Mark{1, 1} }),
+			with(func(c *Config) { c.Mode = cluster.ModeStrict }), []string{"device", "port", "mark"}},
 		{"a duration that cannot", with(func(c *Config) { c.Resync.Duration = time.Second }), Default(), []string{"resync"}},
 	}
 	for _, test := range tests {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"warren/internal/cluster"
 	"warren/internal/yamldoc"
 )
 
@@ -133,7 +134,7 @@ var rules = []rule{
 		help: "A known node has another key, which its old key did not announce. hold: the new key counts when it answers and the old one does not, as after a lost disk. accept: it counts at once."},
 	{key: "rotation-interval", check: checkRotationInterval,
 		help: "How often this node replaces its key, a tenth of it earlier or later. 0: only when `warren keys rotate` says so."},
-	{key: "mode", words: words(ModeObserve, ModePermissive, ModeStrict),
+	{key: "mode", words: words(cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict),
 		help: "observe: only count. permissive: encrypt towards known peers, the rest passes in clear and is counted. strict: drop what cannot be encrypted."},
 	{key: "exempt", check: checkExempt,
 		help: "What stays in clear in every mode, one a line: 192.0.2.7/32 tcp/179 is all TCP from or to that address with port 179 at either end; protocol and port are optional."},
@@ -141,6 +142,8 @@ var rules = []rule{
 		help: "Where the kernel meets decrypted packets. underlay: on the device they would have come in by, so that firewall rules keep their meaning. device: on the WireGuard device."},
 	{key: "engine", fixed: true, words: words(EngineAuto, EngineKernel, EngineUserspace),
 		help: "Who encrypts. auto: the kernel's WireGuard where there is one, otherwise the process `warren tunnel`."},
+	{key: "tunnel-process", fixed: true, words: words(TunnelByAgent, TunnelByLauncher),
+		help: "Who starts `warren tunnel`. agent: the agent, or `warren launcher` where its socket is in the run directory. launcher: nobody else, and the agent waits for it; for containers, since what an agent starts in one ends with it."},
 	{key: "device", fixed: true, check: checkDevice,
 		help: "Name of the WireGuard device. Those that come with a second key have b, c or d behind it."},
 	{key: "port", fixed: true, check: checkPort,
@@ -177,10 +180,10 @@ var rules = []rule{
 		help: "How programs are attached, for tests. auto: TCX on Linux 6.6 and later, otherwise clsact."},
 }
 
-func words[T ~string](values ...T) []string {
+func words[T any](values ...T) []string {
 	texts := make([]string, len(values))
 	for i, value := range values {
-		texts[i] = string(value)
+		texts[i] = fmt.Sprint(value)
 	}
 	return texts
 }

@@ -8,16 +8,6 @@ import (
 	"time"
 )
 
-// Mode is what happens to packets for the cluster that are not encrypted.
-type Mode string
-
-// The modes.
-const (
-	ModeObserve    Mode = "observe"    // change nothing on the wire, only count
-	ModePermissive Mode = "permissive" // encrypt where possible, count the rest
-	ModeStrict     Mode = "strict"     // drop what cannot be encrypted
-)
-
 // KeyChange is what becomes of a known node whose key changes without the old key having announced it.
 type KeyChange string
 
@@ -64,6 +54,15 @@ const (
 	EngineAuto      Engine = "auto"      // the kernel where it can, otherwise userspace
 	EngineKernel    Engine = "kernel"    // the kernel's WireGuard or none
 	EngineUserspace Engine = "userspace" // the process `warren tunnel`
+)
+
+// TunnelProcess is who starts `warren tunnel`, where it is needed.
+type TunnelProcess string
+
+// The choices of TunnelProcess.
+const (
+	TunnelByAgent    TunnelProcess = "agent"    // the agent, unless a launcher serves the run directory
+	TunnelByLauncher TunnelProcess = "launcher" // the process `warren launcher`, and nobody while there is none
 )
 
 // Attach is how the programs are attached to underlay devices.

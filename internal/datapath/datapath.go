@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 )
 
@@ -143,7 +144,7 @@ func validate(config model.Config) error {
 	if config.Port == 0 {
 		problem("port 0")
 	}
-	if config.Mode > model.Strict {
+	if config.Mode > cluster.ModeStrict {
 		problem("unknown %v", config.Mode)
 	}
 	if config.Oversize > model.OversizeICMP {

@@ -96,7 +96,7 @@ func open(t testing.TB, options Options) *Datapath {
 
 // testConfig is the configuration that tests change.
 func testConfig() model.Config {
-	return model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{9}, PrimaryUnderlay: 2, Mode: model.Permissive}
+	return model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{9}, PrimaryUnderlay: 2, Mode: cluster.ModePermissive}
 }
 
 func configure(t testing.TB, d *Datapath, config model.Config) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 )
 
@@ -29,7 +30,7 @@ func age(t testing.TB, dir string) {
 func TestMigrationUnderTraffic(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)
-		n.config.Mode = model.Strict
+		n.config.Mode = cluster.ModeStrict
 		configure(t, n.Datapath, n.config)
 		f := startFlood(t, n)
 		n.waitFor(t, toNetdev, model.ReasonRedirected, 100)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 )
 
@@ -17,7 +18,7 @@ const mostSteps = 250_000
 func TestVerifierEffort(t *testing.T) {
 	needRoot(t)
 	config := testConfig()
-	config.Mode, config.Exemptions, config.InnerMTU = model.Strict, true, 1440
+	config.Mode, config.Exemptions, config.InnerMTU = cluster.ModeStrict, true, 1440
 	for _, program := range model.Programs() {
 		for _, l3 := range []bool{false, true} {
 			v := variant{program: program, l3: l3}

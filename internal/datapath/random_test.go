@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 	"warren/internal/plan"
 )
@@ -29,7 +30,7 @@ const (
 const configurations = 25
 
 // modesInTurn: left to chance, one of them is missing in one run of a thousand.
-var modesInTurn = []model.Mode{model.Permissive, model.Strict, model.Permissive, model.Observe}
+var modesInTurn = []cluster.Mode{cluster.ModePermissive, cluster.ModeStrict, cluster.ModePermissive, cluster.ModeObserve}
 
 // TestRandomPacketsAgree passes random packets through the model and through the loaded programs. They
 // are built around the addresses of the test's cluster, and some are damaged afterwards.
@@ -217,7 +218,7 @@ func (g generator) config() model.Config {
 }
 
 // configOtherThan: programs that are not loaded again would go on counting.
-func (g generator) configOtherThan(old model.Config, mode model.Mode) model.Config {
+func (g generator) configOtherThan(old model.Config, mode cluster.Mode) model.Config {
 	for {
 		config := g.config()
 		config.Mode = mode
@@ -488,7 +489,7 @@ func FuzzPrograms(f *testing.F) {
 		}
 		f.Add(uint8(s.program), s.in.L3, s.in.Mark, uint8(s.config().Mode), s.in.Frame)
 	}
-	modes := []model.Mode{model.Observe, model.Permissive, model.Strict}
+	modes := []cluster.Mode{cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict}
 	var datapaths []*Datapath
 	for _, mode := range modes {
 		config := testConfig()

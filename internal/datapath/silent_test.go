@@ -181,7 +181,7 @@ func (g generator) connection() []call {
 func TestRunningConnectionStaysEncrypted(t *testing.T) {
 	d := openCluster(t)
 	config := testConfig()
-	config.Mode = model.Strict
+	config.Mode = cluster.ModeStrict
 	configure(t, d, config)
 	loopbackUp(t)
 	client, server := netip.MustParseAddr("127.0.0.12"), netip.MustParseAddr("127.0.0.1")

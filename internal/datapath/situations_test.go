@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 )
 
@@ -39,8 +40,8 @@ const (
 	fromTunnel = model.ProgramFromTunnel
 )
 
-func observe(c *model.Config)        { c.Mode = model.Observe }
-func strict(c *model.Config)         { c.Mode = model.Strict }
+func observe(c *model.Config)        { c.Mode = cluster.ModeObserve }
+func strict(c *model.Config)         { c.Mode = cluster.ModeStrict }
 func withoutTunnel(c *model.Config)  { c.Tunnels[0] = 0 }
 func ingressDevice(c *model.Config)  { c.Ingress = model.IngressDevice }
 func withSlot2(c *model.Config)      { c.Tunnels[2] = 11 }

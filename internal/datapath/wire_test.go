@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"warren/internal/cluster"
 	"warren/internal/datapath/model"
 )
 
@@ -156,7 +157,7 @@ func TestClearPacketTakesTheTunnel(t *testing.T) {
 func TestWireShowsWhatIsNotProtected(t *testing.T) {
 	everyMode(t, func(t *testing.T, mode AttachMode) {
 		n := newNode(t, mode)
-		n.config.Mode = model.Observe
+		n.config.Mode = cluster.ModeObserve
 		configure(t, n.Datapath, n.config)
 		sendUDP(t, "10.0.0.1:0", "10.0.0.2:7", 0, "secret")
 		if n.capture.find(t, patience, contains("secret")) == nil {
@@ -483,7 +484,7 @@ func TestClearIsRefused(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				server := listenUDP(t, test.listen)
-				for _, mode := range []model.Mode{model.Strict, model.Permissive} {
+				for _, mode := range []cluster.Mode{cluster.ModeStrict, cluster.ModePermissive} {
 					n.config.Mode = mode
 					configure(t, n.Datapath, n.config)
 					frame := slices.Concat(mac, frameMACs[:6], u16(test.etherType), test.from(mode.String()+" text"))

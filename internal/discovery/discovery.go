@@ -52,6 +52,8 @@ type Report struct {
 	MTU int
 	// Peers is how many there are, Confirmed how many of them are encrypted to.
 	Peers, Confirmed int
+	// Looking: the agent knows no peer, and has not looked for as long as it takes others that start meanwhile to be seen.
+	Looking bool
 	// Ready: the agent has done all that it knows of. NotReady says what it waits for.
 	Ready    bool
 	NotReady string

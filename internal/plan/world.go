@@ -400,10 +400,10 @@ func (w *World) Cache() *ipcache.Cache { return w.cache }
 // Admission returns which records are peers, and which are refused and why.
 func (w *World) Admission() Admission { return w.admission }
 
-// Records returns the present records in ID order, refused ones included.
+// Records returns the records in ID order, refused and remembered ones included.
 func (w *World) Records() []cluster.Node {
-	nodes := make([]cluster.Node, 0, len(w.records))
-	for _, record := range sortedByID(slices.Collect(maps.Values(w.records))) {
+	nodes := make([]cluster.Node, 0, len(w.records)+len(w.remembered))
+	for _, record := range sortedByID(slices.AppendSeq(slices.Collect(maps.Values(w.records)), maps.Values(w.remembered))) {
 		nodes = append(nodes, record.Node)
 	}
 	return nodes

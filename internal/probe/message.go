@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"warren/internal/cluster"
 )
 
 // Kind of a message.
@@ -15,29 +17,6 @@ const (
 	Reply   Kind = 2 // answers a request, with its nonce
 )
 
-// Mode is what a node does with packets that it cannot encrypt.
-type Mode uint8
-
-// The modes, numbered as in the datapath.
-const (
-	Observe    Mode = 0 // nothing changes on the wire, everything is counted
-	Permissive Mode = 1 // what cannot be encrypted passes in clear
-	Strict     Mode = 2 // what cannot be encrypted is dropped, in both directions
-)
-
-// String returns the name that the configuration uses; a later version's mode prints as its number.
-func (m Mode) String() string {
-	switch m {
-	case Observe:
-		return "observe"
-	case Permissive:
-		return "permissive"
-	case Strict:
-		return "strict"
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
-
 // Stance is what a node says of itself towards the receiver. The zero value promises nothing.
 type Stance struct {
 	// Confirmed: I have had an answer from you, and know that you decrypt what I send.
@@ -47,7 +26,7 @@ type Stance struct {
 	// Enforcing: my datapath drops what comes from you in clear.
 	Enforcing bool
 	// Mode that I am in.
-	Mode Mode
+	Mode cluster.Mode
 	// Epoch of the key of yours that I encrypt with; 0: not said.
 	Epoch uint32
 }
@@ -135,7 +114,7 @@ func parseMessage(payload []byte) (Message, error) {
 			Confirmed:  payload[6]&flagConfirmed != 0,
 			Encrypting: payload[6]&flagEncrypting != 0,
 			Enforcing:  payload[6]&flagEnforcing != 0,
-			Mode:       Mode(payload[7]),
+			Mode:       cluster.Mode(payload[7]),
 			Epoch:      binary.BigEndian.Uint32(payload[20:]),
 		},
 	}

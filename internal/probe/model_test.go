@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"warren/internal/cluster"
 )
 
 // A model checker: all that can happen between two or three nodes, in every order, on the real stance of each
@@ -127,12 +129,12 @@ func (c *checker) note(fine []state) string {
 }
 
 var (
-	twoPermissive = setting{nodes: 2, mode: Permissive, flights: true, crashes: true}
-	oneBlocked    = setting{nodes: 2, mode: Permissive, flights: true, crashes: true, blocked: true}
-	oneMoves      = setting{nodes: 2, mode: Permissive, known: true, movers: 1, flights: true, crashes: true}
-	threeStrict   = setting{nodes: 3, mode: Strict, old: true, crashes: true}
-	oneLoses      = setting{nodes: 2, mode: Strict, flights: true, crashes: true, loses: true}
-	bothMove      = setting{nodes: 2, mode: Permissive, known: true, movers: 2, crashes: true}
+	twoPermissive = setting{nodes: 2, mode: cluster.ModePermissive, flights: true, crashes: true}
+	oneBlocked    = setting{nodes: 2, mode: cluster.ModePermissive, flights: true, crashes: true, blocked: true}
+	oneMoves      = setting{nodes: 2, mode: cluster.ModePermissive, known: true, movers: 1, flights: true, crashes: true}
+	threeStrict   = setting{nodes: 3, mode: cluster.ModeStrict, old: true, crashes: true}
+	oneLoses      = setting{nodes: 2, mode: cluster.ModeStrict, flights: true, crashes: true, loses: true}
+	bothMove      = setting{nodes: 2, mode: cluster.ModePermissive, known: true, movers: 2, crashes: true}
 )
 
 func TestModel(t *testing.T) {
@@ -141,16 +143,16 @@ func TestModel(t *testing.T) {
 		set  setting
 	}{
 		{"two permissive nodes", twoPermissive},
-		{"two strict nodes", setting{nodes: 2, mode: Strict, flights: true, crashes: true}},
+		{"two strict nodes", setting{nodes: 2, mode: cluster.ModeStrict, flights: true, crashes: true}},
 		{"one way is blocked", oneBlocked},
 		{"one changes modes, the other is permissive", oneMoves},
-		{"one changes modes, the other is strict", setting{nodes: 2, mode: Strict, old: true, known: true, movers: 1, flights: true}},
+		{"one changes modes, the other is strict", setting{nodes: 2, mode: cluster.ModeStrict, old: true, known: true, movers: 1, flights: true}},
 		{"both change modes", bothMove},
-		{"three permissive nodes", setting{nodes: 3, mode: Permissive, crashes: true}},
+		{"three permissive nodes", setting{nodes: 3, mode: cluster.ModePermissive, crashes: true}},
 		{"three strict nodes", threeStrict},
 		{"two strict nodes, one loses its disk", oneLoses},
-		{"two permissive nodes, one loses its disk", setting{nodes: 2, mode: Permissive, flights: true, crashes: true, loses: true}},
-		{"three strict nodes, one loses its disk", setting{nodes: 3, mode: Strict, old: true, crashes: true, loses: true}},
+		{"two permissive nodes, one loses its disk", setting{nodes: 2, mode: cluster.ModePermissive, flights: true, crashes: true, loses: true}},
+		{"three strict nodes, one loses its disk", setting{nodes: 3, mode: cluster.ModeStrict, old: true, crashes: true, loses: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Now()
@@ -172,7 +174,7 @@ func TestModelCanFail(t *testing.T) {
 		want   string
 	}{
 		{"encrypt once configured", twoPermissive, func(r *rules) {
-			r.send = func(s *stance) bool { return s.mode != Observe }
+			r.send = func(s *stance) bool { return s.mode != cluster.ModeObserve }
 		}, "packets of node 0 never arrive at 1"},
 		{"a request confirms", oneBlocked, func(r *rules) {
 			r.request = func(s *stance, said Stance) (bool, bool) {
@@ -187,7 +189,7 @@ func TestModelCanFail(t *testing.T) {
 			r.adopt = func(o Options) stance { return newStance(Options{Mode: o.Mode}) }
 		}, "stops encrypting"},
 		{"enforce when confirmed", twoPermissive, func(r *rules) {
-			r.enforce = func(s *stance) bool { return s.enforce(0) || s.answered && s.mode != Observe }
+			r.enforce = func(s *stance) bool { return s.enforce(0) || s.answered && s.mode != cluster.ModeObserve }
 		}, "drops clear packets"},
 		{"say what is decided, not what is done", twoPermissive, func(r *rules) {
 			r.own = func(s *stance) Stance {
@@ -212,7 +214,7 @@ func TestModelCanFail(t *testing.T) {
 			}
 		}, "drops clear packets"},
 		{"observe mode ends encryption at once", oneMoves, func(r *rules) {
-			r.send = func(s *stance) bool { return s.answered && s.mode != Observe }
+			r.send = func(s *stance) bool { return s.answered && s.mode != cluster.ModeObserve }
 		}, "drops clear packets"},
 		{"enforcement is said when it is there", oneMoves, func(r *rules) {
 			r.own = func(s *stance) Stance {

@@ -49,7 +49,7 @@ func TestAddress(t *testing.T) {
 // everything has all fields set.
 var everything = Message{
 	Kind: Reply, Nonce: 0x0102030405060708, Size: 1440, FirstFragment: 1396,
-	Stance: Stance{Confirmed: true, Encrypting: true, Enforcing: true, Mode: Strict, Epoch: 0xa1a2a3a4},
+	Stance: Stance{Confirmed: true, Encrypting: true, Enforcing: true, Mode: cluster.ModeStrict, Epoch: 0xa1a2a3a4},
 }
 
 func TestPacketBytes(t *testing.T) {
@@ -60,7 +60,7 @@ func TestPacketBytes(t *testing.T) {
 	}{
 		{"request", Message{Kind: Request, Nonce: 1, Size: MinSize}, MinSize},
 		{"everything", everything, MinSize},
-		{"odd-size", Message{Kind: Request, Nonce: 1, Size: 99, Stance: Stance{Mode: Permissive, Encrypting: true}}, 99},
+		{"odd-size", Message{Kind: Request, Nonce: 1, Size: 99, Stance: Stance{Mode: cluster.ModePermissive, Encrypting: true}}, 99},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			packet, err := Packet(addrA, addrB, 51880, test.m, test.size)
@@ -188,7 +188,7 @@ func drawMessage(t *rapid.T) Message {
 			Confirmed:  rapid.Bool().Draw(t, "confirmed"),
 			Encrypting: rapid.Bool().Draw(t, "encrypting"),
 			Enforcing:  rapid.Bool().Draw(t, "enforcing"),
-			Mode:       Mode(rapid.Byte().Draw(t, "mode")),
+			Mode:       cluster.Mode(rapid.Byte().Draw(t, "mode")),
 			Epoch:      rapid.Uint32().Draw(t, "epoch"),
 		},
 	}

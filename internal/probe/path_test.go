@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"warren/internal/cluster"
 )
 
 // sized is what the situations of a path look at.
@@ -52,7 +54,7 @@ func TestPath(t *testing.T) {
 		{"no search", Path{}, 1400, false, nil, sized{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWire(Options{Mode: Permissive, Path: test.path}, permissive())
+			w := newWire(Options{Mode: cluster.ModePermissive, Path: test.path}, permissive())
 			w.mtu, w.silent = test.mtu, test.silent
 			w.nodes[0].peer.LargeLost(w.now) // or a known size is searched for some time later
 			var tried []int
@@ -75,7 +77,7 @@ func TestPath(t *testing.T) {
 
 // What the search does over time, on a path that changes under it.
 func TestPathChanges(t *testing.T) {
-	options := Options{Mode: Permissive, Path: Path{Largest: 1440}}
+	options := Options{Mode: cluster.ModePermissive, Path: Path{Largest: 1440}}
 	for _, test := range []struct {
 		name  string
 		steps []func(w *wire)
@@ -175,7 +177,7 @@ func largeProbes(w *wire, d time.Duration) (count int) {
 
 // Where not even the smallest size arrives whole, fragments go on, and are no news.
 func TestNarrowPathIsNotSearchedForItsFragments(t *testing.T) {
-	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w := newWire(Options{Mode: cluster.ModePermissive, Path: Path{Largest: 1440}}, permissive())
 	w.mtu = 1300
 	w.run(10 * time.Second)
 	w.fragments(1, 1300, time.Hour)
@@ -186,7 +188,7 @@ func TestNarrowPathIsNotSearchedForItsFragments(t *testing.T) {
 
 // Fragments that no large probe meets give cause for one search in a minute.
 func TestFragmentsDoNotKeepTheSearchGoing(t *testing.T) {
-	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w := newWire(Options{Mode: cluster.ModePermissive, Path: Path{Largest: 1440}}, permissive())
 	w.run(10 * time.Second)
 	searches := 0
 	w.lose = func(from, size int) bool {
@@ -206,7 +208,7 @@ func TestFragmentsDoNotKeepTheSearchGoing(t *testing.T) {
 }
 
 func TestNoSearchWhileThePeerIsSilent(t *testing.T) {
-	w := newWire(Options{Mode: Permissive, Kernel: Kernel{Sends: true}, Path: Path{Largest: 1440}}, permissive())
+	w := newWire(Options{Mode: cluster.ModePermissive, Kernel: Kernel{Sends: true}, Path: Path{Largest: 1440}}, permissive())
 	w.nodes[1].dead = true
 	if got := largeProbes(w, time.Hour); got != 0 {
 		t.Errorf("%d large probes to a peer that does not answer", got)
@@ -217,7 +219,7 @@ func TestNoSearchWhileThePeerIsSilent(t *testing.T) {
 func TestKnownSizesAreSearchedInTurn(t *testing.T) {
 	early := 0
 	for seed := range uint64(100) {
-		w := newWire(Options{Mode: Permissive, Seed: seed, Path: Path{Largest: 1440, Size: 1328}}, permissive())
+		w := newWire(Options{Mode: cluster.ModePermissive, Seed: seed, Path: Path{Largest: 1440, Size: 1328}}, permissive())
 		if largeProbes(w, searchAgain/10) > 0 {
 			early++
 		}
@@ -232,7 +234,7 @@ func TestKnownSizesAreSearchedInTurn(t *testing.T) {
 
 // The same bounds again must not begin a search: an agent that sets what it wants after every change would never rest.
 func TestSamePathAgain(t *testing.T) {
-	w := newWire(Options{Mode: Permissive, Path: Path{Largest: 1440}}, permissive())
+	w := newWire(Options{Mode: cluster.ModePermissive, Path: Path{Largest: 1440}}, permissive())
 	w.run(5 * time.Second)
 	w.nodes[0].peer.SetPath(w.now, Path{Largest: 1445, Smallest: 1280, Overhead: 60})
 	if s := w.state(0); s.Searching || w.nodes[0].peer.Next() <= w.now {
@@ -256,7 +258,7 @@ func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := Path{Largest: rapid.IntRange(1280, 9000).Draw(t, "largest")}
 		seed := rapid.Uint64().Draw(t, "seed")
-		w := newWire(Options{Mode: Permissive, Path: path, Seed: seed}, permissive())
+		w := newWire(Options{Mode: cluster.ModePermissive, Path: path, Seed: seed}, permissive())
 		random := rand.New(rand.NewPCG(seed, 2))
 		loss := rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "loss")
 		pairs := 0
@@ -299,7 +301,7 @@ func searchesOnce(t *rapid.T, w *wire) {
 func TestSearchUnderLossIsMostlyExact(t *testing.T) {
 	var sizes []int
 	for seed := range uint64(100) {
-		w := newWire(Options{Mode: Permissive, Seed: seed, Path: Path{Largest: 1440}}, permissive())
+		w := newWire(Options{Mode: cluster.ModePermissive, Seed: seed, Path: Path{Largest: 1440}}, permissive())
 		random := rand.New(rand.NewPCG(seed, 3))
 		w.mtu, w.silent = 1400, true
 		w.lose = func(int, int) bool { return random.Float64() < 0.05 }

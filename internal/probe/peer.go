@@ -3,6 +3,8 @@ package probe
 import (
 	"math"
 	"time"
+
+	"warren/internal/cluster"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // Options of a Peer. The zero value is a peer in observe mode over IPv4, every 10 s.
 type Options struct {
 	// Mode that this node is in.
-	Mode Mode
+	Mode cluster.Mode
 	// ModeSince is when the mode came into force, on the clock of all calls; 0: at its beginning.
 	ModeSince time.Duration
 	// Kernel is what the datapath does for this very key and endpoint already, after a restart of the agent;
@@ -32,7 +34,7 @@ type Options struct {
 	Kernel Kernel
 	// KernelMode is the mode that the datapath was left in: what it enforced because it was strict is no reason to
 	// enforce in another mode. So it leaves strict mode after the last peer's Kernel is changed, not before.
-	KernelMode Mode
+	KernelMode cluster.Mode
 	// Epoch of the peer's key, for its information; 0: not said.
 	Epoch uint32
 	// Interval between requests to a confirmed peer; 0: 10 s. See Interval.
@@ -101,7 +103,7 @@ func (p *Peer) SetInterval(interval time.Duration) {
 
 // SetMode changes this node's mode. On the way to observe mode Send stays true until the peer has said that it
 // accepts clear packets, or for ten seconds.
-func (p *Peer) SetMode(now time.Duration, mode Mode) {
+func (p *Peer) SetMode(now time.Duration, mode cluster.Mode) {
 	before := p.own(now)
 	phase, _ := p.life.phase(now)
 	p.stance.setMode(now, mode, phase == Confirmed)

@@ -8,9 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"warren/internal/cluster"
 )
 
-func permissive() Options { return Options{Mode: Permissive} }
+func permissive() Options { return Options{Mode: cluster.ModePermissive} }
 
 // brief is what the situations look at.
 type brief struct {
@@ -35,10 +37,10 @@ func both(phase string, send, enforce bool) [2]brief {
 func TestPeer(t *testing.T) {
 	kill := func(w *wire) { w.nodes[1].dead = true }
 	revive := func(w *wire) { w.nodes[1].dead = false }
-	mode := func(i int, m Mode) func(w *wire) {
+	mode := func(i int, m cluster.Mode) func(w *wire) {
 		return func(w *wire) { w.nodes[i].peer.SetMode(w.now, m); w.apply(i) }
 	}
-	working := Options{Mode: Permissive, Kernel: Kernel{Sends: true, Enforces: true}}
+	working := Options{Mode: cluster.ModePermissive, Kernel: Kernel{Sends: true, Enforces: true}}
 	for _, test := range []struct {
 		name  string
 		a, b  Options
@@ -77,41 +79,41 @@ func TestPeer(t *testing.T) {
 			{wait: 3 * time.Second, want: both("confirmed", true, true)},
 		}},
 		{name: "enforcement of strict alone does not outlive strict", b: permissive(),
-			a: Options{Mode: Permissive, Kernel: Kernel{Enforces: true}, KernelMode: Strict}, steps: []event{
+			a: Options{Mode: cluster.ModePermissive, Kernel: Kernel{Enforces: true}, KernelMode: cluster.ModeStrict}, steps: []event{
 				{want: both("configured", false, false)},
 			}},
 		{name: "strict goes on after a restart, without another grace", b: permissive(),
-			a: Options{Mode: Strict, Kernel: Kernel{Enforces: true}, KernelMode: Strict}, steps: []event{
+			a: Options{Mode: cluster.ModeStrict, Kernel: Kernel{Enforces: true}, KernelMode: cluster.ModeStrict}, steps: []event{
 				{want: [2]brief{{"configured", false, true}, {"configured", false, false}}},
 			}},
 		{name: "strict drops a silent peer after its grace, and permissive takes it back",
-			a: Options{Mode: Strict}, b: permissive(), steps: []event{
+			a: Options{Mode: cluster.ModeStrict}, b: permissive(), steps: []event{
 				{do: kill, wait: strictGrace - time.Millisecond, want: [2]brief{{"configured", false, false}, {"unknown", false, false}}},
 				{wait: time.Millisecond, want: [2]brief{{"configured", false, true}, {"unknown", false, false}}},
-				{do: mode(0, Permissive), want: [2]brief{{"configured", false, false}, {"unknown", false, false}}},
+				{do: mode(0, cluster.ModePermissive), want: [2]brief{{"configured", false, false}, {"unknown", false, false}}},
 			}},
-		{name: "a strict peer that observes is dropped all the same", a: Options{Mode: Strict}, b: Options{}, steps: []event{
+		{name: "a strict peer that observes is dropped all the same", a: Options{Mode: cluster.ModeStrict}, b: Options{}, steps: []event{
 			{wait: 5 * time.Second, want: [2]brief{{"confirmed", true, false}, {"confirmed", false, false}}},
 			{wait: 6 * time.Second, want: [2]brief{{"confirmed", true, true}, {"confirmed", false, false}}},
 		}},
 		{name: "observe changes nothing, and knows that it could", steps: []event{
 			{wait: time.Minute, want: both("confirmed", false, false)},
-			{do: mode(0, Permissive), want: [2]brief{{"confirmed", true, false}, {"confirmed", false, false}}},
+			{do: mode(0, cluster.ModePermissive), want: [2]brief{{"confirmed", true, false}, {"confirmed", false, false}}},
 			{wait: 3 * time.Second, want: [2]brief{{"confirmed", true, false}, {"confirmed", false, false}}},
-			{do: mode(1, Permissive), wait: 3 * time.Second, want: both("confirmed", true, true)},
+			{do: mode(1, cluster.ModePermissive), wait: 3 * time.Second, want: both("confirmed", true, true)},
 		}},
 		{name: "back to observe: the peer stops enforcing before encryption ends", a: permissive(), b: permissive(), steps: []event{
 			{wait: 5 * time.Second, want: both("confirmed", true, true)},
-			{do: mode(0, Observe), want: [2]brief{{"confirmed", true, false}, {"confirmed", true, true}}},
+			{do: mode(0, cluster.ModeObserve), want: [2]brief{{"confirmed", true, false}, {"confirmed", true, true}}},
 			{wait: 3 * latency, want: both("confirmed", true, false)},
 			{wait: firstPause + 4*latency, want: [2]brief{{"confirmed", false, false}, {"confirmed", true, false}}},
 		}},
 		{name: "back to observe while the peer's agent is dead: after a while", a: permissive(), b: permissive(), steps: []event{
 			{wait: 5 * time.Second},
-			{do: func(w *wire) { kill(w); mode(0, Observe)(w) }, wait: withdrawGrace - time.Millisecond,
+			{do: func(w *wire) { kill(w); mode(0, cluster.ModeObserve)(w) }, wait: withdrawGrace - time.Millisecond,
 				want: [2]brief{{"stale", true, false}, {"confirmed", true, true}}},
 			{wait: time.Millisecond, want: [2]brief{{"stale", false, false}, {"confirmed", true, true}}},
-			{do: mode(0, Permissive), want: [2]brief{{"stale", false, true}, {"confirmed", true, true}}},
+			{do: mode(0, cluster.ModePermissive), want: [2]brief{{"stale", false, true}, {"confirmed", true, true}}},
 			{do: revive, wait: 11 * time.Second, want: both("confirmed", true, true)},
 		}},
 	} {
@@ -148,7 +150,7 @@ func TestOldWordsAreNotNews(t *testing.T) {
 	w := newWire(permissive(), permissive())
 	w.run(5 * time.Second)
 	p, before := w.nodes[0].peer, w.state(0)
-	old := Stance{Mode: Permissive}
+	old := Stance{Mode: cluster.ModePermissive}
 	p.Request(w.now, Message{Kind: Request, Stance: old}, 0)
 	if diff := cmp.Diff(before, p.State(w.now)); diff != "" {
 		t.Errorf("after an old request (-want +got):\n%s", diff)
@@ -174,12 +176,12 @@ func TestReplyOlderThanTheLastRequestBeginsNothing(t *testing.T) {
 		want     bool
 	}{
 		{"no request", nil, true},
-		{"it encrypts no longer", []Stance{{Mode: Observe}}, false},
-		{"it encrypts", []Stance{{Mode: Permissive, Encrypting: true}}, false}, // news: the next reply counts
+		{"it encrypts no longer", []Stance{{Mode: cluster.ModeObserve}}, false},
+		{"it encrypts", []Stance{{Mode: cluster.ModePermissive, Encrypting: true}}, false}, // news: the next reply counts
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := New(0, permissive())
-			p.Reply(latency, Message{Kind: Reply, Nonce: p.Tick(0)[0].Message.Nonce, Stance: Stance{Mode: Observe}})
+			p.Reply(latency, Message{Kind: Reply, Nonce: p.Tick(0)[0].Message.Nonce, Stance: Stance{Mode: cluster.ModeObserve}})
 			var asked []Send
 			now := latency
 			for len(asked) == 0 {
@@ -189,7 +191,7 @@ func TestReplyOlderThanTheLastRequestBeginsNothing(t *testing.T) {
 			for _, said := range test.requests {
 				p.Request(now, Message{Kind: Request, Stance: said}, 0)
 			}
-			p.Reply(now+latency, Message{Kind: Reply, Nonce: asked[0].Message.Nonce, Stance: Stance{Mode: Permissive, Encrypting: true}})
+			p.Reply(now+latency, Message{Kind: Reply, Nonce: asked[0].Message.Nonce, Stance: Stance{Mode: cluster.ModePermissive, Encrypting: true}})
 			if got := p.State(now + 2*inFlight).Enforce; got != test.want {
 				t.Errorf("enforcement %t, want %t", got, test.want)
 			}
@@ -199,7 +201,7 @@ func TestReplyOlderThanTheLastRequestBeginsNothing(t *testing.T) {
 
 func TestRepliesThatAnswerNothing(t *testing.T) {
 	now := time.Duration(0)
-	p := New(now, Options{Mode: Permissive, Seed: 1000})
+	p := New(now, Options{Mode: cluster.ModePermissive, Seed: 1000})
 	nonce := p.Tick(now)[0].Message.Nonce
 	for name, wrong := range map[string]uint64{"before": nonce - 1, "after": nonce + 1, "zero": 0} {
 		p.Reply(now, Message{Kind: Reply, Nonce: wrong})
@@ -261,7 +263,7 @@ func TestPauses(t *testing.T) {
 }
 
 func TestRoundTripAndLoss(t *testing.T) {
-	p := New(0, Options{Mode: Permissive})
+	p := New(0, Options{Mode: cluster.ModePermissive})
 	now, sent := time.Duration(0), 0
 	for ; sent < 200; now = p.Next() {
 		for _, send := range p.Tick(now) {
@@ -281,7 +283,7 @@ func TestRoundTripAndLoss(t *testing.T) {
 
 // Whatever is lost, news reaches the peer soon: until it has answered a request that tells them, requests follow fast.
 func TestHasteEndsWhenThePeerKnows(t *testing.T) {
-	p := New(0, Options{Mode: Permissive, Kernel: Kernel{Sends: true}})
+	p := New(0, Options{Mode: cluster.ModePermissive, Kernel: Kernel{Sends: true}})
 	reply := func(now time.Duration, sends []Send) {
 		p.Reply(now, Message{Kind: Reply, Nonce: sends[0].Message.Nonce})
 	}
@@ -311,13 +313,13 @@ func TestHasteEndsWhenThePeerKnows(t *testing.T) {
 // mode. Where all but a few arrive, no node ever sends in clear what the other drops.
 func TestPropertyLossDelaysOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := Options{Mode: Permissive, Seed: rapid.Uint64().Draw(t, "seed")}
+		a := Options{Mode: cluster.ModePermissive, Seed: rapid.Uint64().Draw(t, "seed")}
 		w := newWire(a, a)
 		random := rand.New(rand.NewPCG(a.Seed, 1))
 		loss := rapid.SampledFrom([]float64{0, 0.05, 0.3}).Draw(t, "loss")
 		w.lose = func(int, int) bool { return random.Float64() < loss }
-		modes := rapid.SliceOfN(rapid.SampledFrom([]Mode{Observe, Permissive, Strict}), 0, 6).Draw(t, "modes")
-		for i, mode := range append(modes, Permissive, Permissive) {
+		modes := rapid.SliceOfN(rapid.SampledFrom([]cluster.Mode{cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict}), 0, 6).Draw(t, "modes")
+		for i, mode := range append(modes, cluster.ModePermissive, cluster.ModePermissive) {
 			n := (len(modes) + i) % 2
 			w.nodes[n].peer.SetMode(w.now, mode)
 			w.apply(n)
@@ -338,7 +340,7 @@ func TestPropertyLossDelaysOnly(t *testing.T) {
 // A driver that waits until Next never waits in vain, and never turns in a circle.
 func TestPropertyNextIsAfterTick(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := New(0, Options{Mode: Permissive, Seed: rapid.Uint64().Draw(t, "seed"), Path: Path{Largest: 1440}})
+		p := New(0, Options{Mode: cluster.ModePermissive, Seed: rapid.Uint64().Draw(t, "seed"), Path: Path{Largest: 1440}})
 		now := time.Duration(0)
 		for range 200 {
 			for _, send := range p.Tick(now) {
@@ -361,7 +363,7 @@ func TestPropertyNextIsAfterTick(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	got := fmt.Sprint(Unknown, Configured, Confirmed, Stale, Down, Phase(9), Observe, Permissive, Strict, Mode(9))
+	got := fmt.Sprint(Unknown, Configured, Confirmed, Stale, Down, Phase(9), cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict, cluster.Mode(9))
 	want := "unknown configured confirmed stale down phase(9) observe permissive strict mode(9)"
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -371,7 +373,7 @@ func TestNames(t *testing.T) {
 // A peer that an earlier agent had heard to encrypt is enforced on without a gap when it says so again, so that a restart
 // writes nothing that is there already.
 func TestAdoptedEnforcementHasNoGap(t *testing.T) {
-	p := New(0, Options{Mode: Permissive, KernelMode: Permissive, Kernel: Kernel{Sends: true, Enforces: true}, Seed: 1})
+	p := New(0, Options{Mode: cluster.ModePermissive, KernelMode: cluster.ModePermissive, Kernel: Kernel{Sends: true, Enforces: true}, Seed: 1})
 	asked := p.Tick(0)
 	if len(asked) == 0 {
 		t.Fatal("it is not asked")

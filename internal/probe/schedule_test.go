@@ -34,7 +34,7 @@ func everybody(int) bool { return true }
 func schedule(o ScheduleOptions, peers int) *Schedule[int] {
 	s := NewSchedule[int](o)
 	for key := range peers {
-		s.Put(key, New(0, Options{Mode: Permissive, Seed: uint64(key) << 32, Interval: Interval(peers)}))
+		s.Put(key, New(0, Options{Mode: cluster.ModePermissive, Seed: uint64(key) << 32, Interval: Interval(peers)}))
 	}
 	return s
 }
@@ -153,7 +153,7 @@ func TestPropertyScheduleIsAQueue(t *testing.T) {
 				delete(peers, key)
 				s.Remove(key)
 			case 2:
-				if s.Do(key, func(p *Peer) { p.SetMode(now, Permissive) }) != (peers[key] != nil) {
+				if s.Do(key, func(p *Peer) { p.SetMode(now, cluster.ModePermissive) }) != (peers[key] != nil) {
 					t.Fatalf("peer %d is there, or not", key)
 				}
 			case 3:

@@ -3,6 +3,8 @@ package probe
 import (
 	"math"
 	"time"
+
+	"warren/internal/cluster"
 )
 
 const (
@@ -46,7 +48,7 @@ type Kernel struct {
 // and whoever can hold packets back may choose which: an old request could say anything that was true once. A
 // reply is younger than the request that it answers.
 type stance struct {
-	mode     Mode
+	mode     cluster.Mode
 	since    time.Duration // when the mode came into force
 	answered bool          // the peer has answered, now or before the agent's restart
 	kernel   Kernel
@@ -66,17 +68,17 @@ func newStance(o Options) stance {
 		since:    o.ModeSince,
 		answered: o.Kernel.Sends,
 		kernel:   o.Kernel,
-		adopted:  o.Kernel.Enforces && o.KernelMode != Strict,
+		adopted:  o.Kernel.Enforces && o.KernelMode != cluster.ModeStrict,
 	}
 }
 
 // setMode changes the mode. fresh says that the peer answers at the moment: after observe mode, in which nobody
 // depended on it, encryption begins only towards such a peer.
-func (s *stance) setMode(now time.Duration, mode Mode, fresh bool) {
+func (s *stance) setMode(now time.Duration, mode cluster.Mode, fresh bool) {
 	if mode == s.mode {
 		return
 	}
-	if s.mode == Observe && !s.kernel.Sends {
+	if s.mode == cluster.ModeObserve && !s.kernel.Sends {
 		s.answered = s.answered && fresh
 	}
 	s.mode, s.since, s.adopted, s.released = mode, now, false, false
@@ -87,7 +89,7 @@ func (s *stance) setMode(now time.Duration, mode Mode, fresh bool) {
 func (s *stance) own(now time.Duration, epoch uint32) Stance {
 	return Stance{
 		Confirmed:  s.answered,
-		Encrypting: s.kernel.Sends && s.mode != Observe,
+		Encrypting: s.kernel.Sends && s.mode != cluster.ModeObserve,
 		Enforcing:  s.kernel.Enforces || s.enforce(now),
 		Mode:       s.mode,
 		Epoch:      epoch,
@@ -114,7 +116,7 @@ func (s *stance) reply(now time.Duration, informed bool, said Stance) {
 		s.until = now + inFlight
 	}
 	s.answered, s.heard, s.said, s.adopted = true, true, said, false
-	if s.mode == Observe && informed && !said.Enforcing {
+	if s.mode == cluster.ModeObserve && informed && !said.Enforcing {
 		s.released = true
 	}
 }
@@ -122,7 +124,7 @@ func (s *stance) reply(now time.Duration, informed bool, said Stance) {
 // send reports whether the datapath is to encrypt towards the peer. Silence never takes it back: whoever can
 // drop packets could otherwise switch encryption off, and a peer whose agent is dead still decrypts.
 func (s *stance) send(now time.Duration) bool {
-	if s.mode == Observe {
+	if s.mode == cluster.ModeObserve {
 		return s.kernel.Sends && !s.released && now < s.since+withdrawGrace
 	}
 	return s.answered
@@ -131,9 +133,9 @@ func (s *stance) send(now time.Duration) bool {
 // enforce reports whether the datapath is to drop what comes from the peer in clear.
 func (s *stance) enforce(now time.Duration) bool {
 	switch {
-	case s.mode == Observe:
+	case s.mode == cluster.ModeObserve:
 		return false
-	case s.mode == Strict && (s.kernel.Enforces || now >= s.since+strictGrace):
+	case s.mode == cluster.ModeStrict && (s.kernel.Enforces || now >= s.since+strictGrace):
 		return true
 	case s.adopted:
 		return true
@@ -145,9 +147,9 @@ func (s *stance) enforce(now time.Duration) bool {
 func (s *stance) turns(now time.Duration) time.Duration {
 	moments := []time.Duration{s.until}
 	switch s.mode {
-	case Observe:
+	case cluster.ModeObserve:
 		moments = []time.Duration{s.since + withdrawGrace}
-	case Strict:
+	case cluster.ModeStrict:
 		moments = append(moments, s.since+strictGrace)
 	}
 	next := never

@@ -3,6 +3,8 @@ package probe
 import (
 	"slices"
 	"time"
+
+	"warren/internal/cluster"
 )
 
 const latency = 5 * time.Millisecond
@@ -80,7 +82,7 @@ func (w *wire) run(d time.Duration) {
 func (w *wire) count() {
 	for i, n := range w.nodes {
 		other := w.nodes[1-i]
-		if !n.kernel.Sends && other.kernel.Enforces && other.peer.own(w.now).Mode != Strict {
+		if !n.kernel.Sends && other.kernel.Enforces && other.peer.own(w.now).Mode != cluster.ModeStrict {
 			w.lost++
 		}
 	}

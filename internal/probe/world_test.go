@@ -1,6 +1,10 @@
 package probe
 
-import "fmt"
+import (
+	"fmt"
+
+	"warren/internal/cluster"
+)
 
 const (
 	maxNodes = 3
@@ -17,7 +21,7 @@ type machine struct {
 	published bool // its record, which has its key
 	lost      bool // its disk, and with it its first key
 	former    bool // what is published has its first key
-	mode      Mode
+	mode      cluster.Mode
 	elapsed   bool // the grace of the mode has passed
 	strict    bool // the kernel's mode, for an agent that restarts
 }
@@ -53,7 +57,7 @@ func (st *state) link(i, j int) *link {
 // setting is where a check begins, and what may happen in it.
 type setting struct {
 	nodes   int
-	mode    Mode
+	mode    cluster.Mode
 	old     bool // the mode came into force long before
 	known   bool // all have each other's records
 	movers  int  // how many nodes change modes
@@ -101,7 +105,7 @@ type world struct {
 func (w *world) first() state {
 	var st state
 	for i := range w.nodes {
-		st.nodes[i] = machine{published: w.known, mode: w.mode, elapsed: w.old, strict: w.crashes && w.mode == Strict}
+		st.nodes[i] = machine{published: w.known, mode: w.mode, elapsed: w.old, strict: w.crashes && w.mode == cluster.ModeStrict}
 		for _, j := range w.others(i) {
 			st.link(i, j).known = w.known
 		}
@@ -133,7 +137,7 @@ func (w *world) keep(st *state, i, j int, s *stance) {
 	l.answered, l.kernel, l.adopted, l.released, l.heard = s.answered, s.kernel, s.adopted, s.released, s.heard
 	l.encrypting, l.enforcing = s.said.Encrypting, s.said.Enforcing
 	l.pending = w.flights && s.said.Encrypting && s.until > 0
-	if s.mode == Strict && st.nodes[i].elapsed && i >= w.movers { // and what the peer says makes no difference
+	if s.mode == cluster.ModeStrict && st.nodes[i].elapsed && i >= w.movers { // and what the peer says makes no difference
 		l.adopted, l.heard, l.encrypting, l.pending = false, false, false, false
 	}
 }
@@ -154,7 +158,7 @@ func (w *world) arrives(st *state, i, j int, api bool) bool {
 	switch {
 	case there.kernel.Sends && !answer:
 		return w.decrypts(st, i, j)
-	case st.nodes[i].mode == Strict && there.known && !api:
+	case st.nodes[i].mode == cluster.ModeStrict && there.known && !api:
 		return false
 	}
 	return !back.kernel.Enforces || api && (!back.kernel.Sends || j == server && w.letsIn(back))
@@ -211,7 +215,7 @@ func (w *world) toNode(i int) []happening {
 	if w.loses && i == 1 {
 		all = append(all, happening{name: "node 1 loses its disk", reboots: true, do: w.loseDisk})
 	}
-	for _, mode := range []Mode{Observe, Permissive, Strict} {
+	for _, mode := range []cluster.Mode{cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict} {
 		if i < w.movers {
 			all = append(all,
 				happening{name: fmt.Sprintf("node %d: mode %v", i, mode), do: func(st *state) bool { return w.setMode(st, i, mode, true) }},
@@ -284,7 +288,7 @@ func (w *world) loseDisk(st *state) bool {
 	n.lost, n.former, n.published, n.elapsed = true, n.published, false, n.elapsed && w.old
 	for _, j := range w.others(1) {
 		l, back := st.link(1, j), st.link(j, 1)
-		*l = link{excused: l.excused || l.kernel.Sends && w.mode != Strict}
+		*l = link{excused: l.excused || l.kernel.Sends && w.mode != cluster.ModeStrict}
 		back.outdated, back.probe = back.known, flying{}
 	}
 	return true
@@ -292,7 +296,7 @@ func (w *world) loseDisk(st *state) bool {
 
 func (w *world) elapse(st *state, i int) bool {
 	n := &st.nodes[i]
-	ok := !n.elapsed && n.mode != Permissive // which has no grace
+	ok := !n.elapsed && n.mode != cluster.ModePermissive // which has no grace
 	n.elapsed = n.elapsed || ok
 	return ok
 }
@@ -314,7 +318,7 @@ func (w *world) restart(st *state, i int) bool {
 func (w *world) reboot(st *state, i int) bool {
 	for _, j := range w.others(i) {
 		l := st.link(i, j)
-		l.excused = l.excused || l.kernel.Sends && (w.movers > 0 || w.mode != Strict)
+		l.excused = l.excused || l.kernel.Sends && (w.movers > 0 || w.mode != cluster.ModeStrict)
 		l.kernel = Kernel{}
 		if w.forgetful {
 			*l = link{excused: l.excused}
@@ -323,7 +327,7 @@ func (w *world) reboot(st *state, i int) bool {
 	return w.restart(st, i)
 }
 
-func (w *world) setMode(st *state, i int, mode Mode, fresh bool) bool {
+func (w *world) setMode(st *state, i int, mode cluster.Mode, fresh bool) bool {
 	n := &st.nodes[i]
 	if n.mode == mode {
 		return false
@@ -336,7 +340,7 @@ func (w *world) setMode(st *state, i int, mode Mode, fresh bool) bool {
 			st.link(i, j).probe.informed = false
 		}
 	}
-	n.mode, n.elapsed, n.strict = mode, false, n.strict || w.crashes && mode == Strict
+	n.mode, n.elapsed, n.strict = mode, false, n.strict || w.crashes && mode == cluster.ModeStrict
 	return true
 }
 
@@ -348,16 +352,16 @@ func (w *world) leaveStrict(st *state, i int) bool {
 			return false
 		}
 	}
-	ok := n.strict && n.mode != Strict
+	ok := n.strict && n.mode != cluster.ModeStrict
 	n.strict = n.strict && !ok
 	return ok
 }
 
-func (n machine) kernelMode() Mode {
+func (n machine) kernelMode() cluster.Mode {
 	if n.strict {
-		return Strict
+		return cluster.ModeStrict
 	}
-	return Permissive
+	return cluster.ModePermissive
 }
 
 // apply does in the kernel what the stance says.
@@ -369,7 +373,7 @@ func (w *world) apply(st *state, i, j int) bool {
 	}
 	if kernel.Sends {
 		l.excused = false
-	} else if s.mode == Observe && st.nodes[i].elapsed {
+	} else if s.mode == cluster.ModeObserve && st.nodes[i].elapsed {
 		l.excused = true
 	}
 	s.kernel = kernel
@@ -466,9 +470,9 @@ func (w *world) wrong(before, after *state, step happening) string {
 	for i := range w.nodes {
 		for _, j := range w.others(i) {
 			was, is, back := before.link(i, j), after.link(i, j), after.link(j, i)
-			mode, strict := after.nodes[i].mode, after.nodes[i].mode == Strict || after.nodes[j].mode == Strict
+			mode, strict := after.nodes[i].mode, after.nodes[i].mode == cluster.ModeStrict || after.nodes[j].mode == cluster.ModeStrict
 			switch {
-			case was.kernel.Sends && !is.kernel.Sends && mode != Observe && !step.reboots && was.outdated == is.outdated:
+			case was.kernel.Sends && !is.kernel.Sends && mode != cluster.ModeObserve && !step.reboots && was.outdated == is.outdated:
 				return fmt.Sprintf("node %d stops encrypting to %d, which is confirmed", i, j)
 			case is.kernel.Sends && w.blocked && j == 1:
 				return fmt.Sprintf("node %d encrypts to %d, where nothing arrives", i, j)
@@ -489,9 +493,9 @@ func (w *world) lacking(st *state) string {
 			case w.blocked:
 			case !l.known:
 				return fmt.Sprintf("node %d never gets the record of %d", i, j)
-			case l.kernel.Sends != (mode != Observe):
+			case l.kernel.Sends != (mode != cluster.ModeObserve):
 				return fmt.Sprintf("node %d in mode %v for ever: encrypts to %d: %t", i, mode, j, l.kernel.Sends)
-			case !w.arrives(st, i, j, false) && !(mode == Observe && st.nodes[j].mode == Strict):
+			case !w.arrives(st, i, j, false) && !(mode == cluster.ModeObserve && st.nodes[j].mode == cluster.ModeStrict):
 				return fmt.Sprintf("packets of node %d never arrive at %d", i, j)
 			}
 		}

@@ -213,6 +213,7 @@ func describe(t reflect.Type) (what, like string) {
 		return "a time", "such as 2026-11-30T03:14:00Z"
 	}
 	switch zero := reflect.Zero(t); {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 	case zero.CanInt():
 		return "a whole number", fmt.Sprintf("from %d to %d", int64(-1)<<(t.Bits()-1), int64(1)<<(t.Bits()-1)-1)
 	case zero.CanUint():

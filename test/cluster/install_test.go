@@ -76,7 +76,7 @@ func (c *cluster) live(t *testing.T, way installation, control proof.Measurement
 func (c *cluster) install(t *testing.T, way installation) {
 	c.keepsTraffic(t, func() {
 		c.follow(t, way.install...)
-		c.kubectl(t, "wait", "warrennodes", "--all", "--for=jsonpath={.status.peers.confirmed}=2", "--timeout", patience.String())
+		c.follow(t, block{"## Verify", 1})
 		c.feed(t, strictConfig, "apply", "-f", "-")
 		c.follow(t, block{"## Configuration", 1})
 		c.settle(t)

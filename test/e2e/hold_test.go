@@ -43,6 +43,9 @@ func TestWipedFolder(t *testing.T) {
 	if got := c.peers("n1"); !slices.Equal(got, others) {
 		t.Errorf("after a restart n1 has the peers %v", got)
 	}
+	if got := strings.Count(c.mustExec("n1", warren, "nodes"), " held "); got != len(others) {
+		t.Errorf("after a restart %d nodes are listed as held", got)
+	}
 
 	if got := c.mustExec("n1", warren, "nodes", "forget"); got != "default/n2 default/n3\n" {
 		t.Errorf("warren nodes forget printed %q", got)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ func TestSilentPeerStaysEncrypted(t *testing.T) {
 	forge(running)
 	eventually(t, 10*time.Second, "the forged beginning of the running connection is refused", func() bool { return c.came("n1", "clear_from_peer") > refused })
 	talk()
+	explained(t, c, client, server, "bootstrap")
+	explained(t, c, client, netip.AddrPortFrom(server.Addr(), otherPort), "clear_from_peer")
 	forge(forged)
 	eventually(t, 10*time.Second, "a forged connection is answered", func() bool { return c.reason("n1", "bootstrap") > 0 })
 	dialFrom(t, n2.Namespace, netip.AddrPortFrom(client, forged), server)()
@@ -58,6 +61,7 @@ func TestSilentPeerStaysEncrypted(t *testing.T) {
 	c.must("agent", "start", "n2")
 	eventually(t, lostTime, "n1 hears n2 again", func() bool { return stateOf(c, "n1", "n2") == "confirmed" })
 	refused = c.came("n1", "clear_from_peer")
+	explained(t, c, client, server, "clear_from_peer")
 	forge(later)
 	eventually(t, 10*time.Second, "it is refused again", func() bool { return c.came("n1", "clear_from_peer") > refused })
 	talk()
@@ -75,6 +79,16 @@ func TestSilentPeerStaysEncrypted(t *testing.T) {
 	// The SYN-ACK, and what TCP sends again until the reset from n2, which never asked, has come.
 	if count := answers[netip.AddrPortFrom(client, forged)]; len(answers) != 1 || count == 0 || count > 5 {
 		t.Errorf("n1 answered in clear to %v; want a few frames to port %d alone", answers, forged)
+	}
+}
+
+// explained checks what n1 says of the beginning of a connection that comes in: model and program agree, or the command
+// fails.
+func explained(t *testing.T, c *testLab, client netip.Addr, server netip.AddrPort, reason string) {
+	t.Helper()
+	said := c.mustExec("n1", warren, "explain", client.String(), server.Addr().String(), "--port", fmt.Sprint(server.Port()))
+	if !strings.Contains(said, " "+reason+"\n") {
+		t.Errorf("want the reason %s:\n%s", reason, said)
 	}
 }
 

@@ -7,36 +7,6 @@ import (
 	"warren/internal/plan"
 )
 
-// Mode is how strict the datapath is with what it cannot encrypt.
-type Mode uint8
-
-// The modes; the numbers are those of the eBPF configuration.
-const (
-	// Observe changes nothing on the wire and only counts.
-	Observe Mode = 0
-	// Permissive encrypts what can be encrypted; the rest passes in clear and is counted.
-	Permissive Mode = 1
-	// Strict drops what should be encrypted and cannot be.
-	Strict Mode = 2
-)
-
-var modeNames = [...]string{Observe: "observe", Permissive: "permissive", Strict: "strict"}
-
-// String returns the name that the configuration uses.
-func (m Mode) String() string { return nameOf(modeNames[:], uint8(m), "mode") }
-
-// MarshalText implements encoding.TextMarshaler.
-func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText accepts what String returns.
-func (m *Mode) UnmarshalText(text []byte) (err error) {
-	number, err := numberOf(modeNames[:], string(text), "mode")
-	if err == nil {
-		*m = Mode(number)
-	}
-	return err
-}
-
 // Ingress is where decrypted packets go on.
 type Ingress uint8
 
@@ -128,7 +98,7 @@ type Config struct {
 	Oversize Oversize
 	// Exemptions says that there may be some; without, none is looked for.
 	Exemptions bool
-	Mode       Mode
+	Mode       cluster.Mode
 	Ingress    Ingress
 }
 
@@ -177,7 +147,7 @@ func Decide(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reason) {
 		return Pass, ReasonKeyZero
 	case !isLocal(src):
 		return config.unlessStrict(), ReasonSourceNotAllowed
-	case config.Mode == Observe:
+	case config.Mode == cluster.ModeObserve:
 		return Pass, ReasonWouldRedirect
 	case !dst.Send && p.isBootstrap(config):
 		return Pass, ReasonBootstrap
@@ -222,14 +192,14 @@ func decideIngress(p Packet, src, dst *plan.Entry, config Config) (Verdict, Reas
 
 // unlessStrict is the verdict on what only strict mode drops.
 func (c Config) unlessStrict() Verdict {
-	if c.Mode == Strict {
+	if c.Mode == cluster.ModeStrict {
 		return Drop
 	}
 	return Pass
 }
 
 // isBootstrap is asked of packets of a peer that is not confirmed: only strict mode needs an exception.
-func (p Packet) isBootstrap(config Config) bool { return p.Server && config.Mode == Strict }
+func (p Packet) isBootstrap(config Config) bool { return p.Server && config.Mode == cluster.ModeStrict }
 
 func (c Config) marked(mark uint32) bool { return mark&c.MarkMask == c.Mark }
 

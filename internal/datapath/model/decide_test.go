@@ -24,7 +24,7 @@ func TestNamesRoundTrip(t *testing.T) {
 		value text
 		names []string
 	}{
-		{new(model.Mode), []string{"observe", "permissive", "strict"}},
+		{new(cluster.Mode), []string{"observe", "permissive", "strict"}},
 		{new(model.Ingress), []string{"underlay", "device"}},
 		{new(model.Oversize), []string{"auto", "fragment", "icmp"}},
 	}
@@ -43,7 +43,7 @@ func TestNamesRoundTrip(t *testing.T) {
 			t.Errorf("unknown name: %v (now %v), want an error with the choices", err, test.value)
 		}
 	}
-	for _, got := range []string{model.Mode(9).String(), model.Ingress(9).String(), model.Oversize(9).String(), model.Verdict(9).String()} {
+	for _, got := range []string{cluster.Mode(9).String(), model.Ingress(9).String(), model.Oversize(9).String(), model.Verdict(9).String()} {
 		if !strings.HasSuffix(got, "(9)") {
 			t.Errorf("a number without name prints as %q", got)
 		}
@@ -69,19 +69,19 @@ func FuzzToNetdev(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte, mark uint32, l3 bool) {
 		before := bytes.Clone(frame)
 		meta := model.Meta{Mark: mark, L3: l3}
-		results := map[model.Mode]model.Result{}
-		for _, mode := range []model.Mode{model.Observe, model.Permissive, model.Strict} {
+		results := map[cluster.Mode]model.Result{}
+		for _, mode := range []cluster.Mode{cluster.ModeObserve, cluster.ModePermissive, cluster.ModeStrict} {
 			config := model.Config{Mark: 0x10, MarkMask: 0x10, Port: cluster.DefaultPort, Tunnels: [plan.Slots]uint32{9}, Mode: mode}
 			results[mode] = model.ToNetdev(frame, meta, config, model.World{Lookup: lookup})
 		}
 		if !bytes.Equal(frame, before) {
 			t.Error("the input was changed")
 		}
-		if r := results[model.Observe]; r.Verdict != model.Pass || !bytes.Equal(r.Frame, before) || r.Mark != mark {
+		if r := results[cluster.ModeObserve]; r.Verdict != model.Pass || !bytes.Equal(r.Frame, before) || r.Mark != mark {
 			t.Errorf("observe mode changes the packet: %+v", r)
 		}
-		checkStrict(t, frame, meta, results[model.Strict])
-		if p, s := results[model.Permissive], results[model.Strict]; p.Verdict != s.Verdict && (p.Verdict != model.Pass || s.Verdict != model.Drop) {
+		checkStrict(t, frame, meta, results[cluster.ModeStrict])
+		if p, s := results[cluster.ModePermissive], results[cluster.ModeStrict]; p.Verdict != s.Verdict && (p.Verdict != model.Pass || s.Verdict != model.Drop) {
 			t.Errorf("permissive %v, strict %v", p.Verdict, s.Verdict)
 		}
 	})

@@ -3,6 +3,7 @@ package model
 import (
 	"net/netip"
 
+	"warren/internal/cluster"
 	"warren/internal/plan"
 )
 
@@ -16,7 +17,7 @@ func (p Packet) silentFlow(peer *plan.Entry, config Config, toServer bool) (f Fl
 	if toServer {
 		f.Server, f.Client = f.Client, f.Server
 	}
-	return f, peer != nil && peer.Silent && config.Mode != Observe && p.showsTCP && p.Fragment == Whole
+	return f, peer != nil && peer.Silent && config.Mode != cluster.ModeObserve && p.showsTCP && p.Fragment == Whole
 }
 
 // comesInClear reports whether a packet that came in belongs to a connection that a silent peer began in clear, or

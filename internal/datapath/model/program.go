@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"warren/internal/cluster"
 )
 
 // HandBackMAC is the source address of decrypted packets that are handed back to an Ethernet device:
@@ -71,11 +73,11 @@ func (p Packet) intoTunnel(result *Result, meta Meta, config Config, world World
 }
 
 // decideUnreadable has the rows of the egress table in which the addresses are not known.
-func decideUnreadable(reason Reason, mode Mode) (Verdict, Reason) {
+func decideUnreadable(reason Reason, mode cluster.Mode) (Verdict, Reason) {
 	switch {
-	case reason == ReasonMalformed && mode == Observe:
+	case reason == ReasonMalformed && mode == cluster.ModeObserve:
 		return Pass, ReasonWouldDrop
-	case reason == ReasonMalformed, reason == ReasonVLANTooDeep && mode == Strict:
+	case reason == ReasonMalformed, reason == ReasonVLANTooDeep && mode == cluster.ModeStrict:
 		return Drop, reason
 	}
 	return Pass, reason

@@ -80,6 +80,10 @@ func encrypted(r discovery.Report) metav1.Condition {
 	const kind = "Encrypted"
 	missing := r.Peers - r.Confirmed
 	switch {
+	case r.Looking:
+		c := condition(kind, false, "LookingForPeers", "no other machine is known so far")
+		c.Status = metav1.ConditionUnknown
+		return c
 	case r.Peers == 0:
 		return condition(kind, true, "NoPeers", "there is no other machine")
 	case r.Mode == "observe":

@@ -32,6 +32,7 @@ func TestEncrypted(t *testing.T) {
 		report discovery.Report
 		want   string
 	}{
+		{"nobody so far", discovery.Report{Mode: "strict", Looking: true}, "Unknown LookingForPeers"},
 		{"alone", discovery.Report{Mode: "strict"}, "True NoPeers"},
 		{"all confirmed", discovery.Report{Mode: "permissive", Peers: 3, Confirmed: 3}, "True AllPeersConfirmed"},
 		{"one missing", discovery.Report{Mode: "strict", Peers: 3, Confirmed: 2}, "False PeersUnconfirmed"},

@@ -107,18 +107,15 @@ func (l *launcher) launch(ctx context.Context, question io.Reader) error {
 	return err
 }
 
-// ask has the launcher start the process, where one serves the run directory; otherwise it is started here.
+// ask has the launcher start the process, where one serves the run directory; otherwise it is started here, if it may.
 func (t *Tunnel) ask(ctx context.Context) error {
 	path := filepath.Join(t.RunDir, LauncherSocket)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !t.OnlyLauncher {
 		return t.start(ctx)
 	}
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("ask the launcher: %w; start it again, or remove %s to do without", err, path)
-	}
 	if err != nil {
-		return fmt.Errorf("ask the launcher: %w", err)
+		return fmt.Errorf("ask the launcher: %w%s", err, t.remedy(err, path))
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -135,4 +132,16 @@ func (t *Tunnel) ask(ctx context.Context) error {
 		return fmt.Errorf("the launcher says: %s", strings.TrimSpace(answer))
 	}
 	return nil
+}
+
+// remedy is what to do about a socket that nobody serves.
+func (t *Tunnel) remedy(err error, path string) string {
+	switch {
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED):
+		return ""
+	case t.OnlyLauncher:
+		return "; this waits for it: run `warren launcher` in a container of its own (deploy/tunnels.yaml, or tunnels.enabled=true with Helm), " +
+			"or load the kernel's WireGuard (modprobe wireguard)"
+	}
+	return "; start it again, or remove " + path + " to do without"
 }

@@ -128,6 +128,32 @@ func TestLauncherIsReplaced(t *testing.T) {
 	}
 }
 
+// TestOnlyLauncher: who may start no process waits for a launcher that has not come yet, and for one that is gone.
+func TestOnlyLauncher(t *testing.T) {
+	namespace := wgtest.NewNamespace(t)
+	tunnel := namespace.NewTunnel(t, userspace.TunnelOptions{Timeout: patience, OnlyLauncher: true})
+	waits := func(when string) {
+		t.Helper()
+		namespace.Do(t, func() error {
+			if _, err := tunnel.Tunnel.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "deploy/tunnels.yaml") {
+				t.Errorf("%s: %v, want what to do", when, err)
+			}
+			return nil
+		})
+	}
+	waits("before there is a launcher")
+	launcher := startLauncher(t, namespace, tunnel)
+	tunnel.Ensure(t)
+	launcher.end()
+	eventually(t, "the tunnel ends", func() bool {
+		_, alive := userspace.Find(tunnel.Device)
+		return !alive
+	})
+	waits("after it has ended")
+	startLauncher(t, namespace, tunnel)
+	tunnel.Ensure(t)
+}
+
 func TestLauncherRefuses(t *testing.T) {
 	tests := []struct{ name, executable, question, want string }{
 		{name: "no question", question: "\n", want: "read what to start"},

@@ -23,7 +23,7 @@ const (
 	logTail = 1024
 )
 
-// TunnelOptions say how a tunnel process is started. All but Timeout are needed.
+// TunnelOptions say how a tunnel process is started. All but OnlyLauncher and Timeout are needed.
 type TunnelOptions struct {
 	// Executable runs Run as `EXECUTABLE tunnel --device DEVICE --mtu MTU --profile FILE` and logs to stderr.
 	Executable string
@@ -34,6 +34,8 @@ type TunnelOptions struct {
 	// RunDir gets the files tunnel-DEVICE.log, .log.old (of the process before), .lock, and .pprof when a
 	// profile is asked for. It is created (0700) when it is not there.
 	RunDir string
+	// OnlyLauncher: Ensure starts no process itself, and fails while there is no launcher.
+	OnlyLauncher bool
 	// Timeout bounds Ensure; 0 is 10 seconds.
 	Timeout time.Duration
 }
@@ -65,8 +67,9 @@ func NewTunnel(o TunnelOptions, log *slog.Logger) *Tunnel {
 
 // Ensure returns when the tunnel process runs, its device is in this network namespace (that of the
 // calling thread) and its socket answers. A process that runs already is adopted. A new one is
-// started by the launcher, where one serves the run directory. Otherwise it is started here and gets a session of its own, nothing to read, the log file to write, and no other file, so that
-// it survives whatever ends the agent. Its MTU and its age do not matter for adoption.
+// started by the launcher, where one serves the run directory. Otherwise it is started here, unless only the launcher
+// may, and gets a session of its own, nothing to read, the log file to write, and no other file, so that it survives
+// whatever ends the agent. Its MTU and its age do not matter for adoption.
 //
 // The error quotes the end of the process's log.
 func (t *Tunnel) Ensure(ctx context.Context) (Process, error) {

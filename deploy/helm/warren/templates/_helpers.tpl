@@ -9,9 +9,9 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
 {{- /* The configuration file. The bpf file system is mounted outside /sys, where the default AppArmor profiles of
-container runtimes refuse to create files. */ -}}
+container runtimes refuse to create files. A tunnel that an agent started would end with its pod. */ -}}
 {{- define "warren.config" -}}
-{{- $fixed := dict "discovery" "kubernetes" "bpf-dir" "/bpf/warren" "metrics-address" (printf "%s:%v" .Values.metrics.address .Values.metrics.port) -}}
+{{- $fixed := dict "discovery" "kubernetes" "bpf-dir" "/bpf/warren" "tunnel-process" "launcher" "metrics-address" (printf "%s:%v" .Values.metrics.address .Values.metrics.port) -}}
 {{- toYaml (merge $fixed .Values.config) -}}
 {{- end }}
 
