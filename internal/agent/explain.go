@@ -12,7 +12,6 @@ import (
 	"warren/internal/cluster"
 	"warren/internal/datapath"
 	"warren/internal/datapath/model"
-	"warren/internal/plan"
 )
 
 // errQuestion: the question cannot be understood.
@@ -94,10 +93,10 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 		judge = model.FromNetdev
 	}
 	servers := map[netip.AddrPort]bool{}
-	for _, server := range a.memory.apiServers {
+	for _, server := range a.bootstrapServers() {
 		servers[server] = true
 	}
-	byModel := judge(frame, model.Meta{}, constants, model.World{Lookup: a.lookup, Servers: servers, Exemptions: exemptions(a.Config)})
+	byModel := judge(frame, model.Meta{}, constants, model.World{Lookup: a.world.Lookup, Servers: servers, Exemptions: exemptions(a.Config)})
 	byKernel, err := a.data.Run(program, datapath.Input{Frame: frame})
 	if err != nil {
 		return api.Step{}, err
@@ -107,15 +106,6 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 		Model:  api.Verdict{Verdict: byModel.Verdict.String(), Reason: byModel.Reason.String()},
 		Kernel: api.Verdict{Verdict: byKernel.Verdict.String(), Reason: byKernel.Reason.String()},
 	}, nil
-}
-
-// lookup is what the datapath should find.
-func (a *agent) lookup(addr netip.Addr) (plan.Entry, bool) {
-	_, entry, ok := a.world.Cache().Lookup(addr)
-	if !ok {
-		return plan.Entry{}, false
-	}
-	return a.world.Routes().Entry(entry), true
 }
 
 func (a *agent) entryOf(addr netip.Addr) *api.Entry {
