@@ -13,7 +13,6 @@ import (
 	"warren/internal/datapath"
 	"warren/internal/datapath/model"
 	"warren/internal/netdev"
-	"warren/internal/plan"
 )
 
 // errQuestion: the question cannot be understood.
@@ -94,7 +93,7 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 	if program == model.ProgramFromNetdev {
 		judge = model.FromNetdev
 	}
-	world := model.World{Lookup: a.lookup, Servers: map[netip.AddrPort]bool{}, Exemptions: exemptions(a.Config)}
+	world := model.World{Lookup: a.world.Lookup, Servers: map[netip.AddrPort]bool{}, Exemptions: exemptions(a.Config)}
 	for _, server := range a.bootstrapServers() {
 		world.Servers[server] = true
 	}
@@ -118,15 +117,6 @@ func (a *agent) step(program model.Program, frame []byte) (api.Step, error) {
 	}, nil
 }
 
-// lookup is what the datapath should find.
-func (a *agent) lookup(addr netip.Addr) (plan.Entry, bool) {
-	_, entry, ok := a.world.Cache().Lookup(addr)
-	if !ok {
-		return plan.Entry{}, false
-	}
-	return a.world.Routes().Entry(entry), true
-}
-
 func (a *agent) entryOf(addr netip.Addr) *api.Entry {
 	prefix, entry, ok := a.world.Cache().Lookup(addr)
 	if !ok {
@@ -143,7 +133,7 @@ func (a *agent) notes(q api.Question) []string {
 		notes = append(notes, "both addresses are this node's: such a packet does not reach an underlay device at all")
 	}
 	for _, end := range []netip.Addr{q.Source, q.Destination} {
-		if entry, ok := a.lookup(end); ok && entry.Silent && q.Protocol == "tcp" {
+		if entry, ok := a.world.Lookup(end); ok && entry.Silent && q.Protocol == "tcp" {
 			notes = append(notes, fmt.Sprintf("%s does not answer: what belongs to a connection that it has begun in clear with an API server on this node "+
 				"passes in clear, both ways; only such a beginning is judged here", end))
 		}

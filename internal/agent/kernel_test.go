@@ -67,15 +67,6 @@ func (f *follower) apply(changes ...plan.Change) error {
 	return err
 }
 
-// lookup is what the programs should find.
-func (f *follower) lookup(addr netip.Addr) (plan.Entry, bool) {
-	_, entry, ok := f.world.Cache().Lookup(addr)
-	if !ok {
-		return plan.Entry{}, false
-	}
-	return f.world.Routes().Entry(entry), true
-}
-
 // anyNews draws a change among few prefixes and sources, so that they meet.
 func anyNews(t *rapid.T) plan.Change {
 	name := rapid.SampledFrom([]string{"n2", "n3", "n4"}).Draw(t, "node")
@@ -156,7 +147,7 @@ func TestFactsThroughTheKernel(t *testing.T) {
 // compare runs one packet through the model and the kernel.
 func (f *follower) compare(src, dst string) error {
 	frame := packetFor(api.Question{Source: netip.MustParseAddr(src), Destination: netip.MustParseAddr(dst), Protocol: "udp", Port: 53})
-	want := model.ToNetdev(frame, model.Meta{}, constants, model.World{Lookup: f.lookup})
+	want := model.ToNetdev(frame, model.Meta{}, constants, model.World{Lookup: f.world.Lookup})
 	got, err := f.data.Run(model.ProgramToNetdev, datapath.Input{Frame: frame})
 	if err != nil {
 		return err

@@ -263,8 +263,9 @@ func (a *agent) entry(addr netip.Addr) (api.EntryDetail, error) {
 	if found {
 		status := kernelStatus(prefix, kernel)
 		detail.Kernel = &status
-		detail.Agree = kernel == a.world.Routes().Entry(entry)
 	}
+	want, known := a.world.Lookup(addr)
+	detail.Agree = found == known && kernel == want
 	return detail, nil
 }
 

@@ -189,6 +189,16 @@ func TestDetailAsText(t *testing.T) {
 	golden(t, "detail.golden", out.Bytes())
 }
 
+// TestDetailOutside: an API server outside of the cluster is no part of the datapath, and nothing is wrong with that.
+func TestDetailOutside(t *testing.T) {
+	entry := api.Entry{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Identity: 16777216, Labels: []string{"cidr:192.0.2.7/32", "reserved:kube-apiserver", "reserved:world"}, Owner: "-"}
+	var out bytes.Buffer
+	printDetail(&out, api.EntryDetail{Entry: entry, Address: "192.0.2.7", Agree: true})
+	if !strings.Contains(out.String(), "kernel: holds nothing, as of all that is not in the cluster") {
+		t.Error(out.String())
+	}
+}
+
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

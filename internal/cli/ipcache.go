@@ -211,7 +211,11 @@ func printDetail(w io.Writer, d api.EntryDetail) {
 		rows = append(rows, []string{f.Source.String(), f.Resource, f.Prefix.String(), row[2], row[3], row[4], row[6], decides(d.Fields, f)})
 	}
 	table(w, rows...)
-	if d.Agree {
+	switch {
+	case d.Agree && d.Kernel == nil:
+		fmt.Fprintln(w, "\nkernel: holds nothing, as of all that is not in the cluster")
+		return
+	case d.Agree:
 		fmt.Fprintln(w, "\nkernel: holds the same")
 		return
 	}

@@ -17,6 +17,24 @@ import (
 
 var prefix = netip.MustParsePrefix("203.0.113.9/32")
 
+func TestOutside(t *testing.T) {
+	for _, test := range []struct {
+		labels  []string
+		outside bool
+	}{
+		{[]string{"reserved:world"}, true},
+		{[]string{"reserved:world", "reserved:kube-apiserver", "cidr:203.0.113.9/32"}, true},
+		{[]string{"reserved:world", "site:b"}, false},
+		{[]string{"reserved:unmanaged"}, false},
+		{[]string{"reserved:remote-node", "reserved:kube-apiserver"}, false},
+		{nil, false},
+	} {
+		if got := identity.Outside(identity.NewLabels(test.labels...)); got != test.outside {
+			t.Errorf("%v: outside %t, want %t", test.labels, got, test.outside)
+		}
+	}
+}
+
 // The numbers of the field, and the rules of docs/ipcache.md.
 func TestComplete(t *testing.T) {
 	const kubeAPIServer, remoteNode = identity.LabelKubeAPIServer, identity.LabelRemoteNode

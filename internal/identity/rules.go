@@ -74,6 +74,13 @@ func Reserved(labels Labels) (number Number, ok bool) {
 	return Unknown, false
 }
 
+// Outside reports whether completed labels say no more of a thing than that it is out of the cluster, whether it runs
+// the API server or not.
+func Outside(labels Labels) bool {
+	is := describe(labels)
+	return is.world && !is.labelled
+}
+
 // Inheritable returns those of the labels stated about a prefix that hold for every address in it.
 // Machine labels describe one address and stay where they were stated.
 func Inheritable(stated Labels) Labels {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"warren/internal/cluster"
+	"warren/internal/identity"
 	"warren/internal/ipcache"
 	"warren/internal/probe"
 )
@@ -161,14 +162,19 @@ func (s State) addPeer(key cluster.PublicKey, peer Peer) {
 // ProbePrefix is the allowed IP that only the peer with that key has.
 func ProbePrefix(key cluster.PublicKey) netip.Prefix { return cluster.HostPrefix(probe.Address(key)) }
 
-// BuildEntries returns the datapath that the entries, about so many, call for.
+// BuildEntries returns the datapath that the entries, about so many, call for. An API server outside of the cluster has no
+// part in it: the programs take what they know for the cluster's, and would refuse in strict mode what has no pair.
 func BuildEntries(routes Routes, entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {
 	want := State{Entries: make(map[netip.Prefix]Entry, size)}
 	for prefix, entry := range entries {
-		want.Entries[prefix] = routes.Entry(entry)
+		if !outside(entry) {
+			want.Entries[prefix] = routes.Entry(entry)
+		}
 	}
 	return want
 }
+
+func outside(entry ipcache.Entry) bool { return !entry.HasPair && identity.Outside(entry.Labels) }
 
 // BuildTunnel returns the tunnel that peers and entries, about so many, call for in a slot.
 func BuildTunnel(routes Routes, slot Slot, peers iter.Seq[cluster.PublicKey], entries iter.Seq2[netip.Prefix, ipcache.Entry], size int) State {

@@ -323,6 +323,15 @@ func (w *World) WantEntries(scope Scope) State {
 	return BuildEntries(w.routes, entries, size)
 }
 
+// Lookup returns what the datapath should find for an address; false is nothing, as for what is not in the cluster.
+func (w *World) Lookup(addr netip.Addr) (Entry, bool) {
+	_, entry, ok := w.cache.Lookup(addr)
+	if !ok || outside(entry) {
+		return Entry{}, false
+	}
+	return w.routes.Entry(entry), true
+}
+
 // WantTunnel returns what the slot's device must have, as far as it is in scope.
 func (w *World) WantTunnel(scope Scope, slot Slot) State {
 	peers := maps.Keys(scope.Peers)

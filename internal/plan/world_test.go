@@ -250,6 +250,42 @@ func TestMemoriesGoWhenSynced(t *testing.T) {
 	})
 }
 
+// TestWorldOutside: what is only known to be outside of the cluster is not the datapath's business.
+func TestWorldOutside(t *testing.T) {
+	const addr = "192.0.2.7"
+	server := cluster.Fact{Prefix: netip.MustParsePrefix(addr + "/32"), Source: cluster.SourceKubeAPIServer, Resource: APIServers, Info: cluster.Info{Labels: []string{"reserved:kube-apiserver"}}}
+	around := func(info cluster.Info) cluster.Fact {
+		return cluster.Fact{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Source: cluster.SourceFile, Resource: "file/config", Info: info}
+	}
+	for _, test := range []struct {
+		name  string
+		facts []cluster.Fact
+		known bool
+	}{
+		{"an API server", []cluster.Fact{server}, false},
+		{"one that is never encrypted to", []cluster.Fact{server, around(cluster.Info{HasPair: true})}, true},
+		{"one of which somebody says more", []cluster.Fact{server, around(cluster.Info{Labels: []string{"site:b"}})}, true},
+		{"one on a node", []cluster.Fact{server, around(cluster.Info{Owner: cluster.NodeID{Cluster: "default", Name: "n2"}})}, true},
+		{"a prefix of the world", []cluster.Fact{around(cluster.Info{Labels: []string{"cidr:192.0.2.0/24"}})}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			self, world := node("n1", 1, 0), NewWorld(cluster.SourceDirectory, false)
+			world.Apply(Change{Self: &self})
+			for _, fact := range test.facts {
+				world.Apply(Change{Statement: &Statement{Source: fact.Source, Resource: fact.Resource, Facts: []cluster.Fact{fact}}})
+			}
+			found, known := world.Lookup(netip.MustParseAddr(addr))
+			if known != test.known {
+				t.Errorf("the datapath knows it: %t, want %t", known, test.known)
+			}
+			prefix, _, _ := world.Cache().Lookup(netip.MustParseAddr(addr))
+			if got, has := wanted(world, Scope{All: true}).Entries[prefix]; has != known || got != found {
+				t.Errorf("Lookup says %v %t, WantEntries %v %t", found, known, got, has)
+			}
+		})
+	}
+}
+
 func TestWorldNeedsNoTurnOfNodeAndAPIServer(t *testing.T) {
 	self, n2 := node("n1", 1, 0), node("n2", 2, 0)
 	record := Change{Upsert: &n2}

@@ -6,12 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -139,7 +136,7 @@ func (r *run) announce(ctx context.Context) {
 	defer cancel()
 	var now []netip.AddrPort
 	for _, endpoint := range r.Endpoints {
-		now = append(now, resolve(ctx, endpoint)...)
+		now = append(now, discovery.Reach(ctx, endpoint)...)
 	}
 	slices.SortFunc(now, netip.AddrPort.Compare)
 	now = slices.Compact(now)
@@ -147,26 +144,4 @@ func (r *run) announce(ctx context.Context) {
 		r.servers = now
 		r.emit(discovery.Event{Kind: discovery.Servers, Servers: now})
 	}
-}
-
-// resolve returns the addresses of an endpoint that others can reach.
-func resolve(ctx context.Context, endpoint string) (list []netip.AddrPort) {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return nil
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	if err != nil {
-		return nil
-	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-	if err != nil {
-		return nil
-	}
-	for _, addr := range addrs {
-		if addr = addr.Unmap().WithZone(""); !addr.IsLoopback() {
-			list = append(list, netip.AddrPortFrom(addr, uint16(port)))
-		}
-	}
-	return list
 }

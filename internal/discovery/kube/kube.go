@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,10 +90,12 @@ func (k *Kube) Run(ctx context.Context, emit func(discovery.Event)) error {
 	}
 	group.Go(func() { k.keep(ctx) })
 	var believed state
+	at := reached{server: k.troubles.server}
 	for {
+		announced := at.news(ctx)
 		var events []discovery.Event
 		believed, events = believed.next(k.picture())
-		for _, event := range events {
+		for _, event := range slices.Concat(announced, events) {
 			emit(event)
 		}
 		if !k.wait(ctx) {
