@@ -7,6 +7,7 @@ import (
 
 	"warren/internal/cluster"
 	"warren/internal/discovery/record/recordtest"
+	"warren/test/admin"
 )
 
 // refusal makes an object, without keeping it, in which something is changed, and returns what the API server says. A
@@ -15,7 +16,7 @@ import (
 func (a administrator) refusal(line string) string {
 	a.t.Helper()
 	kind, rest, _ := strings.Cut(line, " ")
-	method, object, path := http.MethodPost, warrenNode(fullSample()), allRecords
+	method, object, path := http.MethodPost, admin.WarrenNode(fullSample()), allRecords
 	switch kind {
 	case "WarrenConfig":
 		object, path = config(fields{"mode": "strict", "nodes": []any{fields{"selector": fields{}}}}), allConfigs
@@ -33,7 +34,7 @@ func (a administrator) refusal(line string) string {
 		}
 	}
 	put(plain(a, object), strings.Split(place, "."), value, given, func(whole any) { object = whole.(fields) })
-	status, answer, err := a.try(method, path+"?dryRun=All&fieldValidation=Strict", object)
+	status, answer, err := a.Try(method, path+"?dryRun=All&fieldValidation=Strict", object)
 	if err != nil {
 		a.t.Fatalf("%s: %v", line, err)
 	}

@@ -1,14 +1,10 @@
 package kube
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -28,13 +24,14 @@ import (
 	"warren/internal/discovery/kube"
 	"warren/internal/discovery/record/recordtest"
 	"warren/internal/lab/control"
+	"warren/test/admin"
 )
 
 // patience is how long anything may take on a machine that has other work.
 const patience = 60 * time.Second
 
 const (
-	allRecords = "/apis/warren.network/v1alpha1/warrennodes"
+	allRecords = admin.Records
 	theConfig  = "/apis/warren.network/v1alpha1/warrenconfigs/default"
 	allConfigs = "/apis/warren.network/v1alpha1/warrenconfigs"
 	allNodes   = "/api/v1/nodes"
@@ -42,85 +39,30 @@ const (
 	allSlices  = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 )
 
-type fields = map[string]any
+type fields = admin.Fields
 
 // administrator talks to the API server directly, as somebody who may do everything.
 type administrator struct {
-	t         testing.TB
-	base      string
-	transport *http.Transport
+	*admin.Client
+	t testing.TB
 }
 
 func administratorOf(t testing.TB, plane *control.Plane) administrator {
 	t.Helper()
-	path, err := plane.Kubeconfig(control.Client{User: "tester", Groups: []string{"system:masters"}, Path: filepath.Join(t.TempDir(), "config")})
+	client, err := admin.Connect(plane, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config struct {
-		Clusters []struct {
-			Cluster struct {
-				Authority []byte `json:"certificate-authority-data"`
-			}
-		}
-		Users []struct {
-			User struct {
-				Certificate []byte `json:"client-certificate-data"`
-				Key         []byte `json:"client-key-data"`
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(config.Users[0].User.Certificate, config.Users[0].User.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authority := x509.NewCertPool()
-	authority.AppendCertsFromPEM(config.Clusters[0].Cluster.Authority)
-	transport := &http.Transport{
-		DialContext: plane.Dial, TLSClientConfig: &tls.Config{RootCAs: authority, Certificates: []tls.Certificate{certificate}}, ForceAttemptHTTP2: true,
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return administrator{t: t, base: "https://" + plane.Server().String(), transport: transport}
-}
-
-// try sends a request; a body is JSON, and a patch one that merges.
-func (a administrator) try(method, path string, body any) (status int, answer []byte, err error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return 0, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(text))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		request.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-	response, err := a.transport.RoundTrip(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer response.Body.Close()
-	answer, err = io.ReadAll(response.Body)
-	return response.StatusCode, answer, err
+	t.Cleanup(client.Transport.CloseIdleConnections)
+	return administrator{client, t}
 }
 
 // do sends a request that has to succeed, and returns the object in the answer.
 func (a administrator) do(method, path string, body any) fields {
 	a.t.Helper()
-	status, answer, err := a.try(method, path, body)
-	if err != nil || status >= 300 {
-		a.t.Fatalf("%s %s: %d %v %s", method, path, status, err, answer)
+	answer, err := a.Do(method, path, body)
+	if err != nil {
+		a.t.Fatal(err)
 	}
 	var object fields
 	if err := json.Unmarshal(answer, &object); err != nil {
@@ -133,7 +75,7 @@ func (a administrator) do(method, path string, body any) fields {
 func (a administrator) remove(paths ...string) {
 	a.t.Helper()
 	for _, path := range paths {
-		if status, answer, err := a.try(http.MethodDelete, path, nil); err != nil || status >= 300 && status != http.StatusNotFound {
+		if status, answer, err := a.Try(http.MethodDelete, path, nil); err != nil || status >= 300 && status != http.StatusNotFound {
 			a.t.Fatalf("delete %s: %d %v %s", path, status, err, answer)
 		}
 	}
@@ -153,21 +95,6 @@ func install(t testing.TB, plane *control.Plane) {
 		if _, err := plane.Kubectl(context.Background(), "", arguments...); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// warrenNode is the WarrenNode of a node.
-func warrenNode(node cluster.Node) fields {
-	keys := []fields{}
-	for _, key := range node.Keys {
-		keys = append(keys, fields{"public": key.Public, "epoch": key.Epoch, "port": key.Port})
-	}
-	return fields{
-		"apiVersion": "warren.network/v1alpha1", "kind": "WarrenNode", "metadata": fields{"name": node.ID.Name},
-		"spec": fields{
-			"cluster": node.ID.Cluster, "addresses": node.Addresses, "prefixes": node.Prefixes, "keys": keys, "issued": node.Issued,
-			"capabilities": append([]string{}, node.Capabilities...), "version": node.Version,
-		},
 	}
 }
 
@@ -339,14 +266,14 @@ type gate struct {
 
 func openGate(t testing.TB, a administrator) *gate {
 	t.Helper()
-	target, err := url.Parse(a.base)
+	target, err := url.Parse(a.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &gate{counts: map[string]int{}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     a.transport,
+		Transport:     a.Transport,
 		FlushInterval: -1,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}

@@ -9,6 +9,7 @@ import (
 
 	"warren/internal/lab/control"
 	"warren/internal/lab/control/controltest"
+	"warren/test/admin"
 )
 
 // undeleted fails if one of these records was ever deleted.
@@ -37,7 +38,7 @@ func TestDiscoveryOutages(t *testing.T) {
 	}
 	a.addNode("away-1", "10.99.0.1", "10.244.1.0/24")
 	for _, name := range []string{"away-2", "away-3"} {
-		a.do(http.MethodPost, allRecords, warrenNode(sample(name, name[5])))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(sample(name, name[5])))
 	}
 	f := follow(t, exposed(t, plane), "away-1", nil)
 	f.untilSynced()
@@ -49,14 +50,14 @@ func TestDiscoveryOutages(t *testing.T) {
 	f.untilRecords("away-1", "away-2", "away-3")
 	must(plane.StartComponent(ctx, control.APIServer))
 	f.untilProblem()
-	a.do(http.MethodPost, allRecords, warrenNode(sample("away-4", 4)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("away-4", 4)))
 	f.untilRecords("away-1", "away-2", "away-3", "away-4")
 	f.undeleted("away-1", "away-2", "away-3")
 
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
 	must(plane.Snapshot(ctx, snapshot))
 	eventually(t, patience, "the API server has found etcd again", func() bool { return plane.Ready(ctx) == nil })
-	a.do(http.MethodPost, allRecords, warrenNode(sample("away-5", 5)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("away-5", 5)))
 	for range 50 { // so that revisions go back a good deal
 		a.do(http.MethodPatch, allNodes+"/away-1", fields{"metadata": fields{"labels": fields{"x": "1"}}})
 		a.do(http.MethodPatch, allNodes+"/away-1", fields{"metadata": fields{"labels": fields{"x": "2"}}})
@@ -64,7 +65,7 @@ func TestDiscoveryOutages(t *testing.T) {
 	f.untilRecords("away-1", "away-2", "away-3", "away-4", "away-5")
 	must(plane.Restore(ctx, snapshot))
 	f.untilRecords("away-1", "away-2", "away-3", "away-4")
-	a.do(http.MethodPost, allRecords, warrenNode(sample("away-6", 6)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("away-6", 6)))
 	f.untilRecords("away-1", "away-2", "away-3", "away-4", "away-6")
 	f.untilProblem()
 
@@ -73,7 +74,7 @@ func TestDiscoveryOutages(t *testing.T) {
 	f.undeleted("away-1", "away-2", "away-3", "away-4", "away-6")
 	install(t, plane)
 	f.untilProblem("Node away-1", "no Node")
-	a.do(http.MethodPost, allRecords, warrenNode(sample("away-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("away-2", 2)))
 	a.addNode("away-1", "10.99.0.1", "10.244.1.0/24")
 	f.untilRecords("away-1", "away-2")
 	f.untilProblem()
@@ -86,7 +87,7 @@ func TestDiscoveryStorms(t *testing.T) {
 	a := administratorOf(t, plane)
 	a.addNode("storm-1", "10.99.0.1")
 	t.Cleanup(func() { a.remove(allRecords+"/storm-2", allRecords+"/storm-3", allRecords+"/storm-4") })
-	a.do(http.MethodPost, allRecords, warrenNode(sample("storm-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("storm-2", 2)))
 	gate := openGate(t, a)
 	f := follow(t, gate.config, "storm-1", nil)
 	f.untilRecords("storm-2")
@@ -95,7 +96,7 @@ func TestDiscoveryStorms(t *testing.T) {
 		name := "storm-" + string("34"[i%2])
 		gate.close(status)
 		f.untilProblem("API server not reachable since")
-		a.do(http.MethodPost, allRecords, warrenNode(sample(name, 3)))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(sample(name, 3)))
 		gate.close(0)
 		f.untilRecords("storm-2", name)
 		f.untilProblem()
@@ -120,7 +121,7 @@ func TestDiscoveryOutdated(t *testing.T) {
 	a.addNode("outdated-1", "10.99.0.1")
 	t.Cleanup(func() { a.remove(allRecords+"/outdated-2", allRecords+"/outdated-3", allRecords+"/outdated-4") })
 	for _, name := range []string{"outdated-2", "outdated-3"} {
-		a.do(http.MethodPost, allRecords, warrenNode(sample(name, name[9])))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(sample(name, name[9])))
 	}
 	gate := openGate(t, a)
 	gate.brief = true
@@ -133,7 +134,7 @@ func TestDiscoveryOutdated(t *testing.T) {
 		return taken
 	})
 	a.remove(allRecords + "/outdated-3")
-	a.do(http.MethodPost, allRecords, warrenNode(sample("outdated-4", 4)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("outdated-4", 4)))
 	f.untilRecords("outdated-2", "outdated-4")
 	f.undeleted("outdated-2")
 	f.show(func() {

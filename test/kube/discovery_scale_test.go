@@ -4,26 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"warren/internal/cluster"
 	"warren/internal/discovery"
 	"warren/internal/lab/control/controltest"
+	"warren/test/admin"
 )
-
-// manyth is one of many nodes.
-func manyth(i int) cluster.Node {
-	node := sample(fmt.Sprintf("many-%04d", i), 1)
-	node.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 7, byte(i >> 8), byte(i)})}
-	node.Prefixes = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 + byte(i>>8), byte(i), 0}), 24)}
-	node.Keys[0].Public = cluster.PublicKey{1, byte(i >> 8), byte(i)}
-	return node
-}
 
 // TestDiscoveryScale: a thousand WarrenNodes, of which twenty change every second. What is measured is in the log; the
 // limits are wide, since the machine may have other work.
@@ -33,23 +23,10 @@ func TestDiscoveryScale(t *testing.T) {
 	install(t, plane)
 	a := administratorOf(t, plane)
 	a.addNode("many-0000", "10.7.0.0", "100.64.0.0/24")
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range 8 {
-		workers.Go(func() {
-			for i := range next {
-				if status, answer, err := a.try(http.MethodPost, allRecords, warrenNode(manyth(i))); err != nil || status >= 300 {
-					t.Errorf("%d %v %s", status, err, answer)
-				}
-			}
-		})
-	}
 	began := time.Now()
-	for i := 1; i < nodes; i++ {
-		next <- i
+	if err := a.MakeMany(1, nodes); err != nil {
+		t.Fatal(err)
 	}
-	close(next)
-	workers.Wait()
 	t.Logf("%d WarrenNodes made in %v", nodes-1, time.Since(began).Round(time.Millisecond))
 
 	before := heap()
@@ -70,7 +47,7 @@ func TestDiscoveryScale(t *testing.T) {
 	if took > patience/2 {
 		t.Errorf("synced after %v", took)
 	}
-	f.untilPublished(manyth(0))
+	f.untilPublished(admin.Many(0))
 	f.Report(discovery.Report{Mode: "permissive", Version: "v0.1.0", Peers: 2, Confirmed: 2, Ready: true})
 	eventually(t, patience, "the status is there", func() bool {
 		return a.do(http.MethodGet, allRecords+"/many-0000", nil)["status"] != nil
@@ -86,7 +63,7 @@ func TestDiscoveryScale(t *testing.T) {
 	defer tick.Stop()
 	for i := range updates {
 		<-tick.C
-		node := manyth(1 + i*7%(nodes-1))
+		node := admin.Many(1 + i*7%(nodes-1))
 		node.Version = fmt.Sprintf("v1.0.%d", i)
 		mu.Lock()
 		sent[node.Version] = time.Now()

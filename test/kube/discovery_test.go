@@ -18,6 +18,7 @@ import (
 	"warren/internal/discovery/record/recordtest"
 	"warren/internal/lab/control"
 	"warren/internal/lab/control/controltest"
+	"warren/test/admin"
 )
 
 // slice is an EndpointSlice of the Service default/kubernetes.
@@ -52,7 +53,7 @@ func (a administrator) setPod(name, phase, address string) {
 // account makes the ServiceAccount that pods need when nobody manages the namespace.
 func (a administrator) account() {
 	a.t.Helper()
-	status, answer, err := a.try(http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", fields{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": fields{"name": "default"}})
+	status, answer, err := a.Try(http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", fields{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": fields{"name": "default"}})
 	if err != nil || status >= 300 && status != http.StatusConflict {
 		a.t.Fatalf("make the ServiceAccount: %d %v %s", status, err, answer)
 	}
@@ -64,7 +65,7 @@ func TestDiscoverySees(t *testing.T) {
 	install(t, plane)
 	a := administratorOf(t, plane)
 	a.addNode("sees-1", "10.99.0.1", "10.244.1.0/24", "fd00:1::/64")
-	a.do(http.MethodPost, allRecords, warrenNode(sample("sees-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("sees-2", 2)))
 	t.Cleanup(func() { a.remove(allRecords+"/sees-2", allRecords+"/sees-3", theConfig) })
 	a.do(http.MethodPost, allConfigs, config(fields{"mode": "strict"}))
 
@@ -87,9 +88,9 @@ func TestDiscoverySees(t *testing.T) {
 	})
 
 	changed := sample("sees-2", 7)
-	a.do(http.MethodPatch, allRecords+"/sees-2", fields{"spec": warrenNode(changed)["spec"]})
+	a.do(http.MethodPatch, allRecords+"/sees-2", fields{"spec": admin.WarrenNode(changed)["spec"]})
 	f.until("sees-2 has another key", func() bool { return f.records["sees-2"].Keys[0].Public == recordtest.PublicKey(7) })
-	a.do(http.MethodPost, allRecords, warrenNode(sample("sees-3", 3)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("sees-3", 3)))
 	a.remove(allRecords + "/sees-2")
 	f.untilRecords("sees-3")
 
@@ -214,7 +215,7 @@ func TestDiscoveryPublishes(t *testing.T) {
 		t.Errorf("owner %s, the Node is %s", got, uid)
 	}
 	whole := func() bool {
-		_, answer, err := a.try(http.MethodGet, mine, nil)
+		_, answer, err := a.Try(http.MethodGet, mine, nil)
 		return err == nil && strings.Contains(string(answer), `"10.0.0.1"`) && strings.Contains(string(answer), recordtest.PublicKey(1).String())
 	}
 
@@ -249,14 +250,14 @@ func TestDiscoveryPublishes(t *testing.T) {
 	if err := f.Withdraw(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if status, _, err := a.try(http.MethodGet, mine, nil); err != nil || status != http.StatusNotFound {
+	if status, _, err := a.Try(http.MethodGet, mine, nil); err != nil || status != http.StatusNotFound {
 		t.Errorf("withdrawn, and there: %d %v", status, err)
 	}
 	f.untilRecords()
 	if err := f.Withdraw(t.Context()); err != nil {
 		t.Errorf("withdrawn again: %v", err)
 	}
-	a.do(http.MethodPost, allRecords, warrenNode(sample("own-1", 9)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("own-1", 9)))
 	if err := f.Withdraw(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") {
 		t.Errorf("the record of a successor is withdrawn: %v", err)
 	}
@@ -268,8 +269,8 @@ func TestDiscoveryWithdrawsAlone(t *testing.T) {
 	plane := controltest.Shared(t)
 	install(t, plane)
 	a := administratorOf(t, plane)
-	a.do(http.MethodPost, allRecords, warrenNode(sample("alone-1", 1)))
-	a.do(http.MethodPost, allRecords, warrenNode(sample("alone-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("alone-1", 1)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("alone-2", 2)))
 	t.Cleanup(func() { a.remove(allRecords+"/alone-1", allRecords+"/alone-2") })
 	k := idle(t, exposed(t, plane), "alone-1")
 	_ = k.Publish(t.Context(), sample("alone-1", 9)) // nobody writes it
@@ -280,7 +281,7 @@ func TestDiscoveryWithdrawsAlone(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range map[string]int{"alone-1": http.StatusNotFound, "alone-2": http.StatusOK} {
-		if status, _, err := a.try(http.MethodGet, allRecords+"/"+name, nil); err != nil || status != want {
+		if status, _, err := a.Try(http.MethodGet, allRecords+"/"+name, nil); err != nil || status != want {
 			t.Errorf("%s: %d %v", name, status, err)
 		}
 	}
@@ -377,18 +378,18 @@ func TestDiscoveryOddities(t *testing.T) {
 	all := []string{"odd-2", "odd-3", "odd-4", "odd-5", "odd-6"}
 	t.Cleanup(func() {
 		for _, name := range all {
-			_, _, _ = a.try(http.MethodPatch, allRecords+"/"+name, fields{"metadata": fields{"finalizers": nil}})
+			_, _, _ = a.Try(http.MethodPatch, allRecords+"/"+name, fields{"metadata": fields{"finalizers": nil}})
 			a.remove(allRecords + "/" + name)
 		}
 	})
 	f := follow(t, exposed(t, plane), "odd-1", nil)
 	f.untilSynced()
-	a.do(http.MethodPost, allRecords, warrenNode(sample("odd-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("odd-2", 2)))
 	f.untilRecords("odd-2")
 
 	t.Run("annotations as large as they may be", func(t *testing.T) {
 		for _, name := range all[1:] {
-			object := warrenNode(sample(name, name[4]))
+			object := admin.WarrenNode(sample(name, name[4]))
 			object["metadata"].(fields)["annotations"] = fields{"essay": strings.Repeat("x", 256<<10-len("essay"))}
 			a.do(http.MethodPost, allRecords, object)
 		}
@@ -401,19 +402,19 @@ func TestDiscoveryOddities(t *testing.T) {
 		f.untilRecords("odd-2")
 	})
 	t.Run("a finalizer", func(t *testing.T) {
-		object := warrenNode(sample("odd-3", 3))
+		object := admin.WarrenNode(sample("odd-3", 3))
 		object["metadata"].(fields)["finalizers"] = []string{"example.com/wait"}
 		a.do(http.MethodPost, allRecords, object)
 		f.untilRecords("odd-2", "odd-3")
 		a.remove(allRecords + "/odd-3")
-		a.do(http.MethodPost, allRecords, warrenNode(sample("odd-4", 4)))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("odd-4", 4)))
 		f.untilRecords("odd-2", "odd-3", "odd-4")
 		a.do(http.MethodPatch, allRecords+"/odd-3", fields{"metadata": fields{"finalizers": nil}})
 		f.untilRecords("odd-2", "odd-4")
 	})
 	t.Run("deleted and made anew with another key", func(t *testing.T) {
 		a.remove(allRecords + "/odd-4")
-		a.do(http.MethodPost, allRecords, warrenNode(sample("odd-4", 44)))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("odd-4", 44)))
 		f.until("odd-4 has its new key", func() bool {
 			keys := f.records["odd-4"].Keys
 			return len(keys) > 0 && keys[0].Public == recordtest.PublicKey(44)
@@ -423,7 +424,7 @@ func TestDiscoveryOddities(t *testing.T) {
 		heir := sample("odd-5", 44)
 		heir.Keys[0].Public = recordtest.PublicKey(5)
 		a.remove(allRecords + "/odd-4")
-		a.do(http.MethodPost, allRecords, warrenNode(heir))
+		a.do(http.MethodPost, allRecords, admin.WarrenNode(heir))
 		f.untilRecords("odd-2", "odd-5")
 		f.show(func() {
 			if diff := cmp.Diff(heir, f.records["odd-5"], recordtest.SameNode); diff != "" {
@@ -432,7 +433,7 @@ func TestDiscoveryOddities(t *testing.T) {
 		})
 	})
 	t.Run("the record of a Node under another name", func(t *testing.T) {
-		object := warrenNode(sample("odd-6", 6))
+		object := admin.WarrenNode(sample("odd-6", 6))
 		object["metadata"].(fields)["ownerReferences"] = []fields{{"apiVersion": "v1", "kind": "Node", "name": "odd-1", "uid": "0"}}
 		a.do(http.MethodPost, allRecords, object)
 		f.untilProblem("WarrenNode odd-6", "record of Node odd-1")
@@ -449,7 +450,7 @@ func TestDiscoveryGarbage(t *testing.T) {
 	install(t, plane)
 	a := administratorOf(t, plane)
 	a.addNode("spoilt-1", "10.99.0.1")
-	a.do(http.MethodPost, allRecords, warrenNode(sample("spoilt-2", 2)))
+	a.do(http.MethodPost, allRecords, admin.WarrenNode(sample("spoilt-2", 2)))
 	gate := openGate(t, a)
 	f := follow(t, gate.config, "spoilt-1", nil)
 	f.untilRecords("spoilt-2")
@@ -468,13 +469,13 @@ func TestDiscoveryGarbage(t *testing.T) {
 		{"nothing", "spec.", nil},
 	} {
 		eventually(t, patience, spoilt.name+" is accepted", func() bool {
-			status, _, err := a.try(http.MethodPatch, allRecords+"/spoilt-2", fields{"spec": spoilt.spec})
+			status, _, err := a.Try(http.MethodPatch, allRecords+"/spoilt-2", fields{"spec": spoilt.spec})
 			return err == nil && status == http.StatusOK
 		})
 		f.untilProblem("WarrenNode spoilt-2", spoilt.says, "is kept")
 		gate.close(0) // cut, and listed anew
 		a.do(http.MethodPatch, allRecords+"/spoilt-2", fields{"spec": nil})
-		a.do(http.MethodPatch, allRecords+"/spoilt-2", fields{"spec": warrenNode(sample("spoilt-2", 2))["spec"]})
+		a.do(http.MethodPatch, allRecords+"/spoilt-2", fields{"spec": admin.WarrenNode(sample("spoilt-2", 2))["spec"]})
 		f.untilProblem()
 		f.untilRecords("spoilt-2")
 	}
