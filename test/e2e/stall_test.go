@@ -63,7 +63,7 @@ func TestTunnelThatIsStuck(t *testing.T) {
 }
 
 // tunnels returns the processes of a node's tunnels.
-func tunnels(t *testing.T, c *testLab, node string) (pids []int) {
+func tunnels(t testing.TB, c *testLab, node string) (pids []int) {
 	t.Helper()
 	for line := range strings.Lines(c.mustExec(node, "ip", "netns", "pids", c.node(node).Namespace)) {
 		text, _ := os.ReadFile("/proc/" + strings.TrimSpace(line) + "/cmdline")
