@@ -24,12 +24,11 @@ func (a *agent) noteTraffic(t *tunnel, actual wireguard.Actual) {
 		if !known {
 			continue
 		}
-		phase := probed.State(now).Phase
-		traffic := plan.Traffic{Sent: peer.Tx, Received: peer.Rx, Answers: phase != probe.Stale && phase != probe.Down}
+		traffic := plan.Traffic{Sent: peer.Tx, Received: peer.Rx}
 		if traffic.Received != before[c.peer].Received {
 			a.departures.Heard(a.world.Routes().Peers[c.peer].Node, time.Now())
 		}
-		if last, ok := before[c.peer]; ok && oneWay(last, traffic) && phase == probe.Confirmed {
+		if last, ok := before[c.peer]; ok && oneWay(last, traffic) && probed.State(now).Phase == probe.Confirmed {
 			a.probing.do(c, func(peer *probe.Peer) { peer.LargeLost(now) })
 		}
 		t.counted[c.peer] = traffic
@@ -63,6 +62,7 @@ func (a *agent) treatStallsOf(ctx context.Context, t *tunnel) error {
 	if len(t.traffic) == 0 {
 		return nil
 	}
+	a.noteAnswers(t)
 	cures := t.watchdog.Observe(time.Now(), t.traffic)
 	t.traffic = nil // counted once
 	for key, cure := range cures {
@@ -76,6 +76,17 @@ func (a *agent) treatStallsOf(ctx context.Context, t *tunnel) error {
 		}
 	}
 	return nil
+}
+
+// noteAnswers adds to the reading who answers probes by now: one that has begun to since is not renewed, which would
+// take its session away.
+func (a *agent) noteAnswers(t *tunnel) {
+	now := monotonic()
+	for key, traffic := range t.traffic {
+		phase := a.stateOf(channel{t.slot, key}, now).Phase
+		traffic.Answers = phase != probe.Stale && phase != probe.Down
+		t.traffic[key] = traffic
+	}
 }
 
 // renew takes a peer out of the device; the round puts it back, and WireGuard begins anew with it.

@@ -212,7 +212,7 @@ func hexKey(t *testing.T, peer api.Peer) string {
 }
 
 // configureDevice changes the device of a node by WireGuard's own configuration protocol, behind its agent's back.
-func configureDevice(t *testing.T, c *testLab, node, lines string) {
+func configureDevice(t testing.TB, c *testLab, node, lines string) {
 	t.Helper()
 	connection, err := net.Dial("unix", filepath.Join(lab.BaseDir, c.name, node, "wireguard", "warren0.sock"))
 	if err != nil {
