@@ -65,25 +65,30 @@ func Run(ctx context.Context, o Options) error {
 	if o.Ready != nil {
 		o.Ready()
 	}
-	wait(ctx, o, engine.Wait(), socket)
+	wait(ctx, o, engine, socket)
 	return nil
 }
 
 // wait returns when there is nothing left to do.
-func wait(ctx context.Context, o Options, deleted <-chan struct{}, socket *socket) {
-	check := time.NewTicker(socketCheck)
+func wait(ctx context.Context, o Options, engine *device.Device, socket *socket) {
+	check, waiting := time.NewTicker(socketCheck), time.NewTicker(waitingCheck)
 	defer check.Stop()
+	defer waiting.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			o.Logger.Info("tunnel ends: asked to", "device", o.Device)
 			return
-		case <-deleted:
+		case <-engine.Wait():
 			o.Logger.Info("tunnel ends: device deleted", "device", o.Device)
 			return
 		case <-check.C:
 			if err := socket.restore(); err != nil {
 				o.Logger.Warn("tunnel cannot be configured: its socket is gone", "device", o.Device, "error", err)
+			}
+		case <-waiting.C:
+			if err := dropWaiting(engine, time.Now()); err != nil {
+				o.Logger.Warn("packets for peers that do not answer are kept", "device", o.Device, "error", err)
 			}
 		}
 	}
