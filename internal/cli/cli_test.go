@@ -133,6 +133,24 @@ func TestPeerState(t *testing.T) {
 	}
 }
 
+func TestHandshake(t *testing.T) {
+	ago, ahead := now.Add(-90*time.Second), now.Add(time.Hour)
+	tests := []struct {
+		name, want string
+		peer       api.Peer
+	}{
+		{"not in the device", "not installed", api.Peer{}},
+		{"none so far", "never", api.Peer{Installed: true}},
+		{"a while ago", "1m30s ago", api.Peer{Installed: true, LastHandshake: &ago}},
+		{"by another clock", "before the clock was set back", api.Peer{Installed: true, LastHandshake: &ahead}},
+	}
+	for _, test := range tests {
+		if got := handshake(test.peer, now); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
 func exampleStatus() api.Status {
 	handshake := now.Add(-42 * time.Second)
 	return api.Status{

@@ -46,7 +46,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) {
 		[]string{"device", deviceLines(s)},
 		[]string{"underlay", underlayLine(s.Underlay)},
 		[]string{"ipcache", fmt.Sprintf("%d prefixes", s.Entries)},
-		[]string{"agent", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, now.Sub(s.Started).Round(time.Second))},
+		[]string{"agent", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, max(0, now.Sub(s.Started).Round(time.Second)))},
 	)
 	printProblems(w, s.Problems)
 	printPeers(w, s, now)
@@ -164,7 +164,11 @@ func handshake(p api.Peer, now time.Time) string {
 	case p.LastHandshake == nil:
 		return "never"
 	}
-	return now.Sub(*p.LastHandshake).Round(time.Second).String() + " ago"
+	age := now.Sub(*p.LastHandshake).Round(time.Second)
+	if age < 0 {
+		return "before the clock was set back"
+	}
+	return age.String() + " ago"
 }
 
 // abbreviate joins at most n of the parts and says how many more there are.
