@@ -16,7 +16,7 @@ import (
 // built in is left out. There is no modprobe in the guest: what is not here is not there.
 var wanted = []string{
 	"veth", "bridge", "8021q", "bonding", "dummy", "vrf", "tun", "vxlan", "geneve", "wireguard",
-	"sch_ingress", "cls_bpf",
+	"sch_ingress", "cls_bpf", "tcp_diag",
 }
 
 // kernel is an unpacked Debian kernel package.
