@@ -1,21 +1,17 @@
 // Package admin is who may do everything at the API server of a test: its requests, and the WarrenNodes of nodes that
 // nobody runs.
 //
-//	client, err := admin.Connect(plane, t.TempDir())
+//	client, err := admin.Connect(plane)
 //	err = client.MakeMany(0, 1000)
 package admin
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"warren/internal/lab/control"
@@ -32,50 +28,14 @@ type Client struct {
 	Transport *http.Transport
 }
 
-// Connect makes a client, and a kubeconfig of it in that folder. Nothing is sent yet.
-func Connect(plane *control.Plane, dir string) (*Client, error) {
-	path, err := plane.Kubeconfig(control.Client{User: "tester", Groups: []string{"system:masters"}, Path: filepath.Join(dir, "config")})
+// Connect makes a client. Nothing is sent yet.
+func Connect(plane *control.Plane) (*Client, error) {
+	transport, err := plane.Transport()
 	if err != nil {
 		return nil, err
 	}
-	identity, err := readIdentity(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return &Client{Base: "https://" + plane.Server().String(), Transport: &http.Transport{
-		DialContext: plane.Dial, TLSClientConfig: identity, ForceAttemptHTTP2: true,
-	}}, nil
-}
-
-// readIdentity returns whom a kubeconfig trusts and what it shows.
-func readIdentity(kubeconfig string) (*tls.Config, error) {
-	text, err := os.ReadFile(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	var config struct {
-		Clusters []struct {
-			Cluster struct {
-				Authority []byte `json:"certificate-authority-data"`
-			}
-		}
-		Users []struct {
-			User struct {
-				Certificate []byte `json:"client-certificate-data"`
-				Key         []byte `json:"client-key-data"`
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, err
-	}
-	certificate, err := tls.X509KeyPair(config.Users[0].User.Certificate, config.Users[0].User.Key)
-	if err != nil {
-		return nil, err
-	}
-	authority := x509.NewCertPool()
-	authority.AppendCertsFromPEM(config.Clusters[0].Cluster.Authority)
-	return &tls.Config{RootCAs: authority, Certificates: []tls.Certificate{certificate}}, nil
+	transport.ForceAttemptHTTP2 = true // many requests on one connection
+	return &Client{Base: "https://" + plane.Server().String(), Transport: transport}, nil
 }
 
 // Try sends a request, whose body is JSON, that of a patch one that merges, and returns the answer whatever its status is.

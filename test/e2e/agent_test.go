@@ -88,6 +88,19 @@ func cpuTime(t testing.TB, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
+// cpu returns how much of a core, in percent, processes take from now on until it is asked.
+func cpu(t testing.TB, pids ...int) (share func() float64) {
+	t.Helper()
+	used := func() (sum time.Duration) {
+		for _, pid := range pids {
+			sum += cpuTime(t, pid)
+		}
+		return sum
+	}
+	start, before := time.Now(), used()
+	return func() float64 { return 100 * (used() - before).Seconds() / time.Since(start).Seconds() }
+}
+
 func residentMemory(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

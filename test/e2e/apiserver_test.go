@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +39,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 		t.Run(strings.Join(order, ", "), func(t *testing.T) {
 			remove(t, file, list)
 			eventually(t, 10*time.Second, "n1 forgets both", func() bool {
-				_, known := lookup(c, n2)
+				_, known := c.lookup("n1", n2)
 				return !known
 			})
 			for _, what := range order {
@@ -45,7 +47,7 @@ func TestNodeThatRunsTheAPIServer(t *testing.T) {
 			}
 			var entry api.EntryDetail
 			eventually(t, 10*time.Second, "n1 knows n2 as node and API server, and n2 has answered", func() bool {
-				entry, _ = lookup(c, n2)
+				entry, _ = c.lookup("n1", n2)
 				return entry.Identity == 7 && entry.Endpoint == n2.String() && entry.Agree && slices.Contains(c.peers("n1"), "n2")
 			})
 			labels := []string{"reserved:kube-apiserver", "reserved:remote-node"}
@@ -78,12 +80,21 @@ func ownFolder(t *testing.T, c *testLab, node string, others ...string) (record 
 	return record
 }
 
-// lookup is `warren ipcache get` on n1.
-func lookup(c *testLab, addr netip.Addr) (api.EntryDetail, bool) {
-	r := c.exec("n1", warren, "ipcache", "get", addr.String(), "-o", "json")
-	var entry api.EntryDetail
-	if r.code != 0 || json.Unmarshal([]byte(r.stdout), &entry) != nil {
-		return api.EntryDetail{}, !strings.Contains(r.stderr, "not found")
+// lookup is `warren ipcache get` on a node, without a process for the way there; false: it says that there is nothing.
+func (c *testLab) lookup(node string, addr netip.Addr) (entry api.EntryDetail, known bool) {
+	place, err := c.open().Place(node)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	command := exec.CommandContext(c.t.Context(), warren, "ipcache", "get", addr.String(), "-o", "json")
+	command.Env = place.Env
+	output, err := command.Output()
+	if err == nil {
+		err = json.Unmarshal(output, &entry)
+	}
+	var exit *exec.ExitError
+	if err != nil {
+		return api.EntryDetail{}, !errors.As(err, &exit) || !strings.Contains(string(exit.Stderr), "not found")
 	}
 	return entry, true
 }

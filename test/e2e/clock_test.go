@@ -16,6 +16,7 @@ import (
 	"warren/internal/api"
 	"warren/internal/lab"
 	"warren/internal/lab/control"
+	"warren/test/admin"
 	"warren/test/clock"
 )
 
@@ -98,12 +99,9 @@ func TestKubeClockJumps(t *testing.T) {
 // not there.
 func (c *testLab) mustFollow(prefix string) {
 	c.t.Helper()
-	record := fmt.Sprintf(`{"apiVersion": "warren.network/v1alpha1", "kind": "WarrenNode", "metadata": {"name": "ghost"},
-"spec": {"cluster": "default", "addresses": ["192.0.2.99"], "prefixes": [%q], "issued": "2026-11-30T12:00:00Z", "capabilities": [], "version": "",
-"keys": [{"public": "YSBrZXkgdGhhdCBubyBub2RlIGhhczogMzIgYnl0ZXM=", "epoch": 1, "port": 51880}]}}`, prefix)
-	if _, err := c.control().Kubectl(c.t.Context(), record, "apply", "-f", "-"); err != nil {
-		c.t.Fatal(err)
-	}
+	ghost := admin.Many(1)
+	ghost.ID.Name, ghost.Prefixes = "ghost", []netip.Prefix{netip.MustParsePrefix(prefix)}
+	c.apply(admin.WarrenNode(ghost))
 	for _, node := range c.open().Topology.Nodes {
 		eventually(c.t, time.Minute, node.Name+" knows of "+prefix, func() bool {
 			return slices.ContainsFunc(c.status(node.Name).Peers, func(p api.Peer) bool {

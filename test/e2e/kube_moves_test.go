@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +20,7 @@ import (
 	"warren/internal/lab"
 	"warren/internal/lab/control"
 	"warren/internal/lab/wire"
+	"warren/test/admin"
 	"warren/test/flow"
 )
 
@@ -101,10 +99,7 @@ func newMoves(t *testing.T, c *testLab) *moves {
 	spec := c.open().Spec
 	spec.Nodes = lab.NodeNumbers(4)
 	m := &moves{testLab: c, facts: &facts{}, plane: c.control(), nodes: spec.Topology().Nodes}
-	m.plane.Options.Arguments = map[control.Component][]string{control.APIServer: {"--endpoint-reconciler-type=none"}}
-	if err := errors.Join(m.plane.KillComponent(t.Context(), control.APIServer), m.plane.StartComponent(t.Context(), control.APIServer)); err != nil {
-		t.Fatal(err)
-	}
+	restartAPIServer(t, m.plane, "--endpoint-reconciler-type=none")
 	for _, node := range m.nodes[1:3] { // on n1 there is a real one
 		for _, address := range node.Addresses {
 			serveEcho(t, node.Namespace, netip.AddrPortFrom(address, apiPort))
@@ -172,20 +167,9 @@ func (m *moves) addressesOf(place string) []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("2001:db8::9")}
 }
 
-func (m *moves) apply(objects ...any) {
-	m.t.Helper()
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if _, err := m.plane.Kubectl(m.t.Context(), string(list), "apply", "--server-side", "--force-conflicts", "--filename=-"); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
 // endpointSlice is one of the Service default/kubernetes, with those addresses that belong to it.
-func endpointSlice(name, family string, addresses []netip.Addr, belongs func(netip.Addr) bool) any {
-	type object = map[string]any
+func endpointSlice(name, family string, addresses []netip.Addr, belongs func(netip.Addr) bool) admin.Fields {
+	type object = admin.Fields
 	endpoints := []object{}
 	for _, address := range addresses {
 		if belongs(address) {
@@ -278,35 +262,16 @@ func (m *moves) step(do event) {
 // command looks at what `warren ipcache get` prints of the first address of the API server.
 func (m *moves) command() {
 	for _, node := range m.live() {
-		if diff := m.compare(node.Name, m.servers[:min(1, len(m.servers))], m.get); diff != "" {
+		if diff := m.compare(node.Name, m.servers[:min(1, len(m.servers))], m.lookup); diff != "" {
 			m.t.Errorf("warren ipcache get on %s (-want +got):\n%s", node.Name, diff)
 		}
 	}
-}
-
-// get is `warren ipcache get` where a node's agent is, without a process for the way there.
-func (m *moves) get(node string, addr netip.Addr) (entry api.EntryDetail, known bool) {
-	place, err := m.open().Place(node)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	command := exec.CommandContext(m.t.Context(), warren, "ipcache", "get", addr.String(), "-o", "json")
-	command.Env = place.Env
-	output, err := command.Output()
-	if err == nil {
-		err = json.Unmarshal(output, &entry)
-	}
-	return entry, err == nil
 }
 
 // ask has the agent say what `warren ipcache get` prints.
 func (m *moves) ask(node string, addr netip.Addr) (api.EntryDetail, bool) {
 	entry, err := m.client(node).Entry(m.t.Context(), addr)
 	return entry, !errors.Is(err, api.ErrNotFound)
-}
-
-func (m *moves) client(node string) *api.Client {
-	return api.Dial(filepath.Join(lab.BaseDir, m.name, node, "run", api.SocketName))
 }
 
 // reach connects to the port of the API server on n2 and n3, whether it is said to be there or not.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"warren/internal/lab/control/controltest"
 	"warren/internal/lab/proof"
 	"warren/internal/lab/wire"
+	"warren/test/admin"
 )
 
 // upKube builds a lab with Kubernetes.
@@ -34,6 +36,27 @@ func (c *testLab) kubectl(args ...string) string {
 		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 	return string(output)
+}
+
+// apply has the API server hold objects.
+func (c *testLab) apply(objects ...admin.Fields) {
+	c.t.Helper()
+	list, err := json.Marshal(admin.Fields{"apiVersion": "v1", "kind": "List", "items": objects})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.control().Kubectl(c.t.Context(), string(list), "apply", "--server-side", "--force-conflicts", "--filename=-"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// restartAPIServer starts the API server anew, with further arguments.
+func restartAPIServer(t *testing.T, plane *control.Plane, arguments ...string) {
+	t.Helper()
+	plane.Options.Arguments = map[control.Component][]string{control.APIServer: arguments}
+	if err := errors.Join(plane.KillComponent(t.Context(), control.APIServer), plane.StartComponent(t.Context(), control.APIServer)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // onNode asks the API server from a node, over the wire.

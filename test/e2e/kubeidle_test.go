@@ -67,13 +67,7 @@ func startAudit(t *testing.T, plane *control.Plane) *audit {
 	t.Helper()
 	policy, log := filepath.Join(plane.Options.Dir, "audit-policy.json"), filepath.Join(plane.Options.Dir, "audit.log")
 	write(t, policy, []byte(auditPolicy))
-	plane.Options.Arguments = map[control.Component][]string{control.APIServer: {"--audit-policy-file=" + policy, "--audit-log-path=" + log}}
-	if err := plane.KillComponent(t.Context(), control.APIServer); err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.StartComponent(t.Context(), control.APIServer); err != nil {
-		t.Fatal(err)
-	}
+	restartAPIServer(t, plane, "--audit-policy-file="+policy, "--audit-log-path="+log)
 	return &audit{path: log}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/cluster"
-	"warren/internal/lab"
 	"warren/internal/lab/control"
 	"warren/internal/wireguard/userspace"
 	"warren/test/admin"
@@ -37,7 +35,7 @@ const (
 // time, and therefore has no other test beside it.
 func TestKubeScale(t *testing.T) {
 	c := crowded{upKube(t, "kscale", "--nodes", "1", "--pods", "1")}
-	client, err := admin.Connect(c.control(), t.TempDir())
+	client, err := admin.Connect(c.control())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +63,6 @@ func (c crowded) prefer() {
 			c.t.Logf("process %d is not preferred: %v", pid, err)
 		}
 	}
-}
-
-// agent is the local API of n1.
-func (c crowded) agent() *api.Client {
-	return api.Dial(filepath.Join(lab.BaseDir, c.name, "n1", "run", api.SocketName))
 }
 
 // tunnel are the processes of n1's tunnel: none where the kernel has WireGuard.
@@ -113,19 +106,6 @@ func (c crowded) changes(client *admin.Client) {
 	}
 }
 
-// cpu returns how much of a core, in percent, processes take from now on until it is asked.
-func cpu(t testing.TB, pids ...int) (share func() float64) {
-	t.Helper()
-	used := func() (sum time.Duration) {
-		for _, pid := range pids {
-			sum += cpuTime(t, pid)
-		}
-		return sum
-	}
-	start, before := time.Now(), used()
-	return func() float64 { return 100 * (used() - before).Seconds() / time.Since(start).Seconds() }
-}
-
 // lags makes n changes and returns how long each took.
 func (c crowded) lags(client *admin.Client, n int) []time.Duration {
 	c.t.Helper()
@@ -156,7 +136,7 @@ func (c crowded) change(client *admin.Client, i int) (time.Duration, error) {
 	}
 	start := time.Now()
 	for ; ; time.Sleep(50 * time.Millisecond) {
-		entry, err := c.agent().Entry(context.Background(), pod)
+		entry, err := c.client("n1").Entry(context.Background(), pod)
 		took := time.Since(start)
 		switch {
 		case err == nil && entry.Agree && entry.Owner == node.ID.String():
@@ -187,7 +167,7 @@ var synced = regexp.MustCompile(`(?m)^time=(\S+) level=INFO msg="discovery is sy
 // syncedAt is when the agent of n1 had everything last, as its log says.
 func (c crowded) syncedAt() time.Time {
 	c.t.Helper()
-	log, err := os.ReadFile(filepath.Join(lab.BaseDir, c.name, "n1", "agent.log"))
+	log, err := os.ReadFile(c.agentLog("n1"))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"warren/internal/api"
 	"warren/internal/lab"
+	"warren/internal/lab/control"
 	"warren/internal/lab/netns"
 	"warren/internal/lab/proof"
 )
@@ -198,9 +199,19 @@ func (c *testLab) pid(name string) int {
 	return c.open().AgentPID(c.node(name))
 }
 
+// client is the local API of a node's agent.
+func (c *testLab) client(name string) *api.Client {
+	return api.Dial(filepath.Join(lab.BaseDir, c.name, name, "run", api.SocketName))
+}
+
+// agentLog is the file with the log of a node's agent.
+func (c *testLab) agentLog(name string) string {
+	return filepath.Join(lab.BaseDir, c.name, name, "agent.log")
+}
+
 // status asks the agent of a node; an agent that does not answer has no peers.
 func (c *testLab) status(name string) api.Status {
-	status, err := api.Dial(filepath.Join(lab.BaseDir, c.name, name, "run", api.SocketName)).Status(context.Background())
+	status, err := c.client(name).Status(context.Background())
 	if err != nil {
 		return api.Status{}
 	}
@@ -240,10 +251,8 @@ func (c *testLab) showLogs() {
 	}
 	for _, node := range l.Topology.Nodes {
 		logs, _ := filepath.Glob(filepath.Join(l.RunDir(node.Name), "*.log"))
-		for _, path := range append(logs, filepath.Join(lab.BaseDir, c.name, node.Name, "agent.log")) {
-			text, _ := os.ReadFile(path)
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			c.t.Logf("the end of %s:\n%s", path, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+		for _, path := range append(logs, c.agentLog(node.Name)) {
+			c.t.Logf("the end of %s:\n%s", path, control.LogTail(path, 25))
 		}
 		if err := netns.Do(node.Namespace, func() error { return c.showDrops(node.Name) }); err != nil {
 			c.t.Log(err)

@@ -49,7 +49,7 @@ type administrator struct {
 
 func administratorOf(t testing.TB, plane *control.Plane) administrator {
 	t.Helper()
-	client, err := admin.Connect(plane, t.TempDir())
+	client, err := admin.Connect(plane)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (p *Plane) Dial(ctx context.Context, network, address string) (connection n
 func (p *Plane) get(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	transport, err := p.transport()
+	transport, err := p.Transport()
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,9 @@ func (p *Plane) get(ctx context.Context, url string) error {
 	return nil
 }
 
-// transport shows the administrator's certificate and trusts the plane's authority alone.
-func (p *Plane) transport() (*http.Transport, error) {
+// Transport connects from inside the plane's namespace, shows the administrator's certificate and trusts the plane's
+// authority alone. Error: the certificates cannot be read.
+func (p *Plane) Transport() (*http.Transport, error) {
 	admin, err := tls.LoadX509KeyPair(p.keys.path(adminName+".crt"), p.keys.path(adminName+".key"))
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's certificate: %w", err)

@@ -104,6 +104,15 @@ func TestStopUnseen(t *testing.T) {
 	}
 }
 
+// untilEnded waits until no process serves the tunnel.
+func untilEnded(t *testing.T, tunnel wgtest.Tunnel) {
+	t.Helper()
+	eventually(t, "the tunnel ends", func() bool {
+		_, alive := userspace.Find(tunnel.Device)
+		return !alive
+	})
+}
+
 // TestLauncherIsReplaced: tunnels end with their container, agents say what is missing meanwhile.
 func TestLauncherIsReplaced(t *testing.T) {
 	namespace := wgtest.NewNamespace(t)
@@ -111,10 +120,7 @@ func TestLauncherIsReplaced(t *testing.T) {
 	launcher := startLauncher(t, namespace, tunnel)
 	tunnel.Ensure(t)
 	launcher.end()
-	eventually(t, "the tunnel ends", func() bool {
-		_, alive := userspace.Find(tunnel.Device)
-		return !alive
-	})
+	untilEnded(t, tunnel)
 	namespace.Do(t, func() error {
 		_, err := tunnel.Tunnel.Ensure(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "start it again, or remove "+launcherOf(tunnel)) {
@@ -145,10 +151,7 @@ func TestOnlyLauncher(t *testing.T) {
 	launcher := startLauncher(t, namespace, tunnel)
 	tunnel.Ensure(t)
 	launcher.end()
-	eventually(t, "the tunnel ends", func() bool {
-		_, alive := userspace.Find(tunnel.Device)
-		return !alive
-	})
+	untilEnded(t, tunnel)
 	waits("after it has ended")
 	startLauncher(t, namespace, tunnel)
 	tunnel.Ensure(t)
