@@ -20,9 +20,18 @@ func (a *agent) releaseKeys(now time.Duration) {
 		a.Log.Warn("a node's key has changed without announcement; the new one answers, and the old one does not",
 			"node", record.ID, "old_key", old.Public, "public_key", fresh.Public)
 		a.keyChanges++
-		a.apply(plan.Change{Release: &plan.KeyRelease{Node: record.ID, Key: fresh.Public}})
-		a.probing.touch(fresh.Public)
+		a.release(record.ID, fresh.Public, now)
 	}
+}
+
+// release lets a node change to a key. What was encrypted stays so: the path by the new key counts together with the key,
+// and the disk is to have the record at once, since the key is asked no longer without it (wantedChannels).
+func (a *agent) release(node cluster.NodeID, key cluster.PublicKey, now time.Duration) {
+	a.apply(plan.Change{Release: &plan.KeyRelease{Node: node, Key: key}})
+	a.memory.saved = time.Time{}
+	paths := map[cluster.PublicKey]plan.Path{}
+	a.decide(node, now, paths)
+	a.apply(plan.Change{Paths: paths})
 }
 
 // answers reports whether the peer with that key answers through any device.

@@ -40,7 +40,7 @@ type probing struct {
 	peers    map[channel]*probed
 	keys     map[netip.Addr]plan.Peer // by probe address
 	schedule *probe.Schedule[channel]
-	// adopted is what the kernel did for peers when this agent found it.
+	// adopted is what the kernel does for peers of which there is no state: when this agent found it, or since they moved.
 	adopted map[channel]plan.Path
 	// touched are peers of which something may have changed since settle looked, at settled.
 	touched map[channel]bool
@@ -110,13 +110,6 @@ func (p *probing) channels(key cluster.PublicKey) iter.Seq2[channel, *probed] {
 	}
 }
 
-// touch has settle look at a peer.
-func (p *probing) touch(key cluster.PublicKey) {
-	for c := range p.channels(key) {
-		p.touched[c] = true
-	}
-}
-
 // adoptPaths makes what the kernel does for peers count until they have been asked: encryption that is there
 // never stops because an agent started.
 func (a *agent) adoptPaths() {
@@ -143,12 +136,26 @@ func (a *agent) adoptPaths() {
 // asked only when the disk has its record: an answer makes this node encrypt, and nothing else would tell it
 // after a reboot how the peer is reached.
 func (a *agent) followPeers(now time.Duration) {
+	a.followChannels(now)
+	a.followAddresses()
+	a.adjustPeers(now)
+	a.askAgain(now)
+}
+
+// followChannels has a state for each channel that is wanted. One whose endpoint moves begins anew, and what the datapath
+// does for it goes on: where a peer is says nothing of what it decrypts.
+func (a *agent) followChannels(now time.Duration) {
 	p, want := a.probing, a.wantedChannels()
 	for c, peer := range p.peers {
-		if want[c].Endpoint != peer.endpoint {
-			p.schedule.Remove(c)
-			delete(p.peers, c)
-			delete(p.doubted, c.peer)
+		next, wanted := want[c]
+		if wanted && next.Endpoint == peer.endpoint {
+			continue
+		}
+		p.schedule.Remove(c)
+		delete(p.peers, c)
+		delete(p.doubted, c.peer)
+		if state := peer.State(now); wanted {
+			p.adopted[c] = plan.Path{Send: state.Send, Enforce: state.Enforce}
 		}
 	}
 	for c, peer := range want {
@@ -158,9 +165,6 @@ func (a *agent) followPeers(now time.Duration) {
 			p.touched[c] = true
 		}
 	}
-	a.followAddresses()
-	a.adjustPeers(now)
-	a.askAgain(now)
 }
 
 // wantedChannels are those by which peers are to be asked, with the peer of each. One's own key that is

@@ -198,7 +198,7 @@ func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) 
 	client := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName))
 	for {
 		status, err := client.Status(ctx)
-		missing := missing(status, err, peers(node), func(n Node) bool { return l.AgentPID(n) != 0 })
+		missing := missing(status, err, peers(node), func(n Node) ([]api.Key, bool) { return l.keysOf(ctx, n) })
 		if missing == "" {
 			return nil
 		}
@@ -213,8 +213,18 @@ func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) 
 	}
 }
 
-// missing says what an agent still lacks, "" when nothing. A peer whose agent answers has to be confirmed too.
-func missing(status api.Status, err error, peers []Node, answers func(Node) bool) string {
+// keysOf asks the agent of a node for the keys in its record. runs is false where none runs.
+func (l *Lab) keysOf(ctx context.Context, node Node) (keys []api.Key, runs bool) {
+	if l.AgentPID(node) == 0 {
+		return nil, false
+	}
+	status, _ := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName)).Status(ctx) // no keys until it answers
+	return status.Rotation.Keys, true
+}
+
+// missing says what an agent still lacks, "" when nothing. A peer whose agent runs has to be confirmed too, with a key that it
+// has now: one that was rebuilt is known by the key of before for a while.
+func missing(status api.Status, err error, peers []Node, keysOf func(Node) (keys []api.Key, runs bool)) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -226,7 +236,15 @@ func missing(status api.Status, err error, peers []Node, answers func(Node) bool
 		if i < 0 || !status.Peers[i].Installed {
 			return "it lacks the peer " + other.Name
 		}
-		if peer := status.Peers[i]; answers(other) && !peer.Encrypting && status.Mode != observe {
+		peer := status.Peers[i]
+		keys, runs := keysOf(other)
+		if !runs {
+			continue
+		}
+		if !slices.ContainsFunc(keys, func(k api.Key) bool { return k.Public == peer.PublicKey }) {
+			return fmt.Sprintf("it knows %s by a key that this one does not have", other.Name)
+		}
+		if !peer.Encrypting && status.Mode != observe {
 			return fmt.Sprintf("it does not encrypt to %s yet, which is %s", other.Name, peer.State)
 		}
 	}

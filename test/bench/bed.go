@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -138,11 +139,18 @@ func (b *bed) tunnels() ([]int, error) {
 	var pids []int
 	for _, pid := range inside {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ended: empty
-		if strings.Contains(string(line), "\x00tunnel\x00") {
+		if isTunnel(string(line)) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, err
+}
+
+// isTunnel says whether a command line, with a NUL after each argument as in /proc, is of a tunnel process:
+// Warren's, or WireGuard's own.
+func isTunnel(commandLine string) bool {
+	program, arguments, _ := strings.Cut(commandLine, "\x00")
+	return filepath.Base(program) == stockName || strings.HasPrefix(arguments, "tunnel\x00")
 }
 
 // measure takes one turn of a setting: on each path bulk TCP with one and with eight streams, and

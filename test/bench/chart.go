@@ -13,12 +13,14 @@ const (
 	chartNumbers = 60  // right of the longest bar
 	barHeight    = 16
 	groupGap     = 14
-	chartTop     = 64
+	legendTop    = 34
+	legendLine   = 18
+	legendColumn = (chartWidth - 16) / measured
 )
 
 // palette is readable on a light and on a dark ground, also without telling red from green; the text is of a
 // middle grey.
-var palette = []string{"#9aa0a6", "#d98a1f", "#2f8fd0", "#7a5cc2", "#2a9d7c"}
+var palette = []string{"#9aa0a6", "#d98a1f", "#2a9d7c", "#2f8fd0", "#cc79a7", "#7a5cc2"}
 
 const chartText = "#7d838a"
 
@@ -37,24 +39,25 @@ func (r report) chart(title string, choose func(metric) bool) string {
 	}
 	group := len(r.settings)*barHeight + groupGap
 	var out strings.Builder
-	height := chartTop + len(rows)*group
+	top := legendTop + (len(r.settings)+measured-1)/measured*legendLine + 12
+	height := top + len(rows)*group
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12" fill="%s">`+"\n",
 		chartWidth, height, chartText)
 	text(&out, 8, 20, `font-size="15"`, title)
 	r.legend(&out)
 	for i, m := range rows {
-		r.bars(&out, m, chartTop+i*group, longest)
+		r.bars(&out, m, top+i*group, longest)
 	}
 	out.WriteString("</svg>\n")
 	return out.String()
 }
 
+// legend names the colours: the measured settings in one line, those of the baseline in the next.
 func (r report) legend(out *strings.Builder) {
-	x := 8
 	for i, setting := range r.settings {
-		rectangle(out, x, 34, 12, i)
-		text(out, x+18, 45, "", setting)
-		x += 18 + 8*len(setting) + 16
+		x, y := 8+i%measured*legendColumn, legendTop+i/measured*legendLine
+		rectangle(out, x, y, 12, i)
+		text(out, x+18, y+11, "", setting)
 	}
 }
 

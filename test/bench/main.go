@@ -1,5 +1,6 @@
 // Command bench measures what Warren costs: bulk TCP and request/response between two nodes of a lab, in
-// clear, through plain WireGuard and through Warren, in the same namespaces and the same run.
+// clear, through plain WireGuard, through Warren's engine alone and through Warren, in the same namespaces and
+// the same run.
 //
 //	go run ./test/bench -binary bin/warren            # as root; prints the table, writes bench/
 //	go run ./test/bench -binary bin/warren -profile   # where the tunnel process spends its time
@@ -94,9 +95,13 @@ func bench(ctx context.Context, b *bed, o options) error {
 
 // takeTurns measures every setting in turn, run after run.
 func (b *bed) takeTurns(ctx context.Context, o options) (report, error) {
-	settings := []setting{inClear{}, plain{o.binary}, warren{o.binary}}
+	stock, err := b.buildStock(ctx)
+	if err != nil {
+		return report{}, err
+	}
+	settings := []setting{inClear{}, plainWireGuard(stock), warrenEngine(o.binary), warren{o.binary}}
 	if o.baseline != "" {
-		settings = append(settings, plain{o.baseline}, warren{o.baseline})
+		settings = append(settings, warrenEngine(o.baseline), warren{o.baseline})
 	}
 	r := report{machine: describeMachine(), runs: o.runs, seconds: o.seconds, settings: names(settings)}
 	for turn := range o.runs {
@@ -112,8 +117,12 @@ func (b *bed) takeTurns(ctx context.Context, o options) (report, error) {
 	return r, nil
 }
 
-// measured are the three settings of every bench; those after them are of the baseline.
-const measured = 3
+const (
+	// measured are the four settings of every bench; those after them are of the baseline.
+	measured = 4
+	// ofBaseline is behind their names.
+	ofBaseline = " (baseline)"
+)
 
 // names are the columns of the table.
 func names(settings []setting) []string {
@@ -121,7 +130,7 @@ func names(settings []setting) []string {
 	for i, s := range settings {
 		name := s.name()
 		if i >= measured {
-			name += " (baseline)"
+			name += ofBaseline
 		}
 		all = append(all, name)
 	}

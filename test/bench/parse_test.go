@@ -43,6 +43,24 @@ func TestParseTimes(t *testing.T) {
 	}
 }
 
+func TestIsTunnel(t *testing.T) {
+	tests := []struct {
+		name, commandLine string
+		want              bool
+	}{
+		{"Warren's", "/usr/bin/warren\x00tunnel\x00--device\x00warren0\x00", true},
+		{"WireGuard's own", "/tmp/wireguard-go\x00-f\x00plain0\x00", true},
+		{"an agent", "/usr/bin/warren\x00agent\x00", false},
+		{"an agent in a folder of that name", "/src/wireguard-go/warren\x00agent\x00", false},
+		{"a process that ended", "", false},
+	}
+	for _, test := range tests {
+		if got := isTunnel(test.commandLine); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
+
 func TestSentBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dev")
 	text := "Inter-|   Receive  |  Transmit\n face |bytes ...\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\nwarren0: 10 2 0 0 0 0 0 0 123456 4 0 0 0 0 0 0\n"

@@ -13,7 +13,7 @@ type report struct {
 	machine  []string
 	runs     int
 	seconds  int
-	settings []string // columns: clear first, then plain WireGuard, then Warren
+	settings []string // columns: clear, plain WireGuard, Warren's engine, Warren, then the baseline's
 	metrics  []metric // rows
 	values   map[metric]map[string][]float64
 	program  []programFigure
@@ -61,11 +61,12 @@ func ratio(values, base []float64) float64 {
 // comparison is a column of ratios.
 type comparison struct{ setting, base string }
 
-// comparisons are Warren with each of the others, and every setting with its baseline.
+// comparisons are Warren with each of the others, and every setting that has a baseline with that.
 func (r report) comparisons() []comparison {
-	all := []comparison{{r.settings[2], r.settings[1]}, {r.settings[2], r.settings[0]}}
-	for i, base := range r.settings[measured:] {
-		all = append(all, comparison{r.settings[1+i], base})
+	clear, plain, engine, warren := r.settings[0], r.settings[1], r.settings[2], r.settings[3]
+	all := []comparison{{warren, plain}, {warren, engine}, {warren, clear}}
+	for _, base := range r.settings[measured:] {
+		all = append(all, comparison{strings.TrimSuffix(base, ofBaseline), base})
 	}
 	return all
 }

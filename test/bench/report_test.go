@@ -36,9 +36,9 @@ func golden(t *testing.T, name, got string) {
 
 // sample is a report of two runs.
 func sample(baseline bool) report {
-	settings := []setting{inClear{}, plain{}, warren{}}
+	settings := []setting{inClear{}, plainWireGuard(""), warrenEngine(""), warren{}}
 	if baseline {
-		settings = append(settings, plain{}, warren{})
+		settings = append(settings, warrenEngine(""), warren{})
 	}
 	r := report{machine: []string{"a machine"}, runs: 2, seconds: 3, settings: names(settings),
 		program: []programFigure{{"world", "1000", "42.00"}}}
@@ -60,6 +60,7 @@ func TestReport(t *testing.T) {
 		golden(t, name, text)
 	}
 	golden(t, "baseline.md", sample(true).markdown())
+	golden(t, "baseline.svg", sample(true).files()["throughput.svg"])
 }
 
 func TestChartIsXML(t *testing.T) {

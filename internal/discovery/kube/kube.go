@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -89,35 +88,33 @@ func (k *Kube) Run(ctx context.Context, emit func(discovery.Event)) error {
 		group.Go(func() { r.RunWithContext(ctx) })
 	}
 	group.Go(func() { k.keep(ctx) })
+	found := make(chan []netip.AddrPort)
+	group.Go(func() { follow(ctx, k.reach, found) })
 	var believed state
-	at := reached{server: k.troubles.server}
 	for {
-		announced := at.news(ctx)
 		var events []discovery.Event
 		believed, events = believed.next(k.picture())
-		for _, event := range slices.Concat(announced, events) {
+		for _, event := range events {
 			emit(event)
 		}
-		if !k.wait(ctx) {
+		if !k.wait(ctx, emit, found) {
 			return nil
 		}
 	}
 }
 
-// wait returns when there is something to tell; false when the work is over.
-func (k *Kube) wait(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-k.toTell:
-	}
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+// wait returns when there is something to tell that the mirrors have; false when the work is over. Where the API server is
+// reached it tells itself: in strict mode nothing else comes before that is known.
+func (k *Kube) wait(ctx context.Context, emit func(discovery.Event), found <-chan []netip.AddrPort) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case servers := <-found:
+			emit(discovery.Event{Kind: discovery.Servers, Servers: servers})
+		case <-k.toTell:
+			return sleep(ctx, settle)
+		}
 	}
 }
 

@@ -10,32 +10,51 @@ import (
 )
 
 const (
-	// lookAgain is how long the addresses of the API server's name count.
-	lookAgain = time.Minute
+	// lookAgain is how long the addresses of the API server's name count, and lookSoon the pause while it has none.
+	lookAgain, lookSoon = time.Minute, 5 * time.Second
 	// lookPatience is how long an answer may take.
 	lookPatience = 2 * time.Second
 )
 
-// reached is where this agent reaches the API server. The EndpointSlices need not say so: it may be the address of a
+// reach finds where this agent reaches the API server. The EndpointSlices need not say so: it may be the address of a
 // load balancer, or of a server that they do not name any more.
-type reached struct {
-	server  string // its URL
-	servers []netip.AddrPort
-	looked  time.Time
-}
-
-// news returns an event when there is something to say for the first time, or anew.
-func (r *reached) news(ctx context.Context) []discovery.Event {
-	if len(r.servers) > 0 && time.Since(r.looked) < lookAgain {
-		return nil
-	}
+func (k *Kube) reach(ctx context.Context) []netip.AddrPort {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	now := discovery.Reach(ctx, r.server)
-	r.looked = time.Now()
-	if len(now) == 0 || slices.Equal(now, r.servers) {
-		return nil
+	return discovery.Reach(ctx, k.troubles.server)
+}
+
+// follow tells what look finds, at first and whenever it is something else, until ctx ends. To find nothing is no news:
+// who cannot be asked for an address may still be there.
+func follow(ctx context.Context, look func(context.Context) []netip.AddrPort, found chan<- []netip.AddrPort) {
+	var told []netip.AddrPort
+	for {
+		now, pause := look(ctx), lookAgain
+		if len(now) == 0 {
+			now, pause = told, lookSoon
+		}
+		if !slices.Equal(now, told) {
+			select {
+			case <-ctx.Done():
+				return
+			case found <- now:
+				told = now
+			}
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
 	}
-	r.servers = now
-	return []discovery.Event{{Kind: discovery.Servers, Servers: now}}
+}
+
+// sleep returns false when ctx ended before the time was over.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

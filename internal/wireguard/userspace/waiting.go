@@ -9,8 +9,8 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
-// waitingCheck is how often packets are dropped that wait for a session in vain.
-const waitingCheck = 30 * time.Second
+// waitingCheck is how often packets are dropped that wait for a session in vain. To look at 5,000 peers takes some 50 ms.
+const waitingCheck = 10 * time.Second
 
 // dropWaiting drops the packets that wait in the engine for a session with a peer that has none. The engine keeps the
 // last 128 batches for each peer, every packet in a buffer of 64 KiB, and drops them when nobody has answered for 90 s.

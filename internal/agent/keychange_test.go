@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warren/internal/cluster"
+	"warren/internal/config"
+	"warren/internal/netdev"
+	"warren/internal/plan"
+)
+
+// keeper is the agent of n1 with n2 as a peer: held back keys, no drivers, and a disk.
+func keeper(t *testing.T, n2 cluster.Node) *agent {
+	t.Helper()
+	c := config.Default()
+	c.StateDir, c.MTU = t.TempDir(), 1440
+	self := record("n1", "10.0.0.1", 1)
+	a := pureAgent(c, self)
+	a.world = plan.NewWorld(cluster.SourceDirectory, true)
+	a.synced, a.probing.adopted = true, map[channel]plan.Path{}
+	a.view.underlays = []netdev.Link{{Index: 2, MTU: 1500}}
+	a.keys = []ownKey{{public: self.Keys[0].Public, epoch: 1}}
+	a.tunnels[0] = &tunnel{key: a.keys[0]}
+	a.apply(plan.Change{Self: &self}, plan.Change{Upsert: &n2})
+	a.endRound(t)
+	return a
+}
+
+// endRound does what a round does that concerns no driver, when what the peers said last has come into force.
+func (a *agent) endRound(t *testing.T) {
+	t.Helper()
+	if err := a.saveMemory(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	now := monotonic() + 2*time.Second
+	a.confirmApplied(now)
+	a.followPeers(now)
+}
+
+// confirm has a peer answer through the tunnel, and that count.
+func (a *agent) confirm(key byte) {
+	c := channel{0, cluster.PublicKey{key}}
+	a.probing.peers[c].Peer = peerThatSaid(encrypts)
+	a.probing.touched[c] = true
+	a.settle(a.probing.settled + time.Hour)
+}
+
+// sends tells which prefixes the datapath is to encrypt to, and by which key.
+func (a *agent) sends() map[string]byte {
+	sends := map[string]byte{}
+	for prefix, entry := range a.world.WantEntries(plan.Scope{All: true}).Entries {
+		if entry.Send {
+			sends[prefix.String()] = a.world.Routes().ByPair[cluster.Pair{Endpoint: entry.Endpoint, Key: entry.Key}][0]
+		}
+	}
+	return sends
+}
+
+// TestReleasedKeyIsEncryptedTo: a node that lost its disk is encrypted to by its old key or by its new one and never not at
+// all, however short ago the snapshot was written; which is no more than once a second.
+func TestReleasedKeyIsEncryptedTo(t *testing.T) {
+	a := keeper(t, record("n2", "10.0.0.2", 21))
+	a.confirm(21)
+	rebuilt := record("n2", "10.0.0.2", 22)
+	a.apply(plan.Change{Upsert: &rebuilt})
+	a.endRound(t)
+	if diff := cmp.Diff(map[string]byte{"10.0.0.2/32": 21}, a.sends()); diff != "" {
+		t.Fatalf("while both keys are asked (-want +got):\n%s", diff)
+	}
+	a.probing.doubted[cluster.PublicKey{22}] -= 2 * silentAfter
+	a.probing.peers[channel{0, cluster.PublicKey{21}}].Peer = peerThatSaid(said{})
+	a.confirm(22)
+	a.memory.saved = time.Now()
+	a.releaseKeys(monotonic())
+	for _, when := range []string{"with the key", "after a round", "after another one"} {
+		if diff := cmp.Diff(map[string]byte{"10.0.0.2/32": 22}, a.sends()); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", when, diff)
+		}
+		a.endRound(t)
+		a.settle(a.probing.settled + time.Hour)
+	}
+}
+
+// TestMovedPeerIsEncryptedTo: a peer that is reached at another address is asked there, and what is said to it is encrypted
+// meanwhile; so is what it says still expected to be.
+func TestMovedPeerIsEncryptedTo(t *testing.T) {
+	n2 := record("n2", "10.0.0.2", 21)
+	n2.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}
+	a := keeper(t, n2)
+	c := channel{0, cluster.PublicKey{21}}
+	a.confirm(21)
+	before := a.probing.peers[c]
+	n2.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.22")}
+	a.apply(plan.Change{Upsert: &n2})
+	a.endRound(t)
+	a.settle(a.probing.settled + time.Hour)
+	if a.probing.peers[c] == before {
+		t.Error("what is known of the path is what was known of the old one")
+	}
+	if diff := cmp.Diff(map[string]byte{"10.0.0.22/32": 21, "10.42.2.0/24": 21}, a.sends()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !a.world.Routes().Paths[c.peer].Enforce {
+		t.Error("clear packets from it are accepted again")
+	}
+}
