@@ -24,6 +24,7 @@ func TestReport(t *testing.T) {
 		{name: "a-skip-fails-when-strict", events: "skip.json", strict: true},
 		{name: "an-allowed-skip-does-not", events: "skip.json", skips: "skips.txt", strict: true, ok: true},
 		{name: "failures-of-every-kind", events: "fail.json"},
+		{name: "loud-failures-in-short", events: "loud.json"},
 		{name: "killed-in-the-middle", events: "killed.json"},
 		{name: "no-test-ran", events: "none.json"},
 	}

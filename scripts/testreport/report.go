@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -118,25 +117,6 @@ func (r *report) fail(at name) {
 		r.heads = append(r.heads, headsOf(at, lines)...)
 	}
 	delete(r.output, at)
-}
-
-// said is the first line of something that a test logs; what follows of it is indented more.
-var said = regexp.MustCompile(`^ +[\w-]+\.go:\d+: `)
-
-// headsOf returns the name of a test that failed and the first lines of the last things it said: among them is why, and
-// whoever sees but the end of a long log still learns it.
-func headsOf(at name, lines []string) []string {
-	const most = 12
-	var heads []string
-	for _, line := range lines {
-		if said.MatchString(line) {
-			heads = append(heads, "    "+strings.TrimLeft(line, " "))
-		}
-	}
-	if len(heads) > most {
-		heads = heads[len(heads)-most:]
-	}
-	return append([]string{fmt.Sprintf("failed: %s %s\n", at.pkg, at.test)}, heads...)
 }
 
 // close prints the skipped tests, once more the failed ones in short, and the totals, and reports whether all is well.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,35 @@ func TestPodsAreTold(t *testing.T) {
 			t.Errorf("%s: told %v, want the tunnel's size", row.Row, row.Told)
 		}
 	}
+}
+
+// TestLargeDatagramIsCutOnce: the tunnel process makes the fragments of a large datagram fit, and what is encrypted is not cut
+// again: the receiver would count those fragments between the others, and give the datagram up when it is slow (recut in
+// package userspace).
+func TestLargeDatagramIsCutOnce(t *testing.T) {
+	t.Parallel()
+	needTool(t, "nstat")
+	c := up(t, "cut-once", "--nodes", "2", "--pods", "1")
+	if c.status("n1").Device.Engine == "kernel" {
+		t.Skip("kernel WireGuard cuts what is encrypted")
+	}
+	before := c.datagramsCut("n1")
+	c.mustSweep(1, "--sizes", "65535", "--class", "host-host", "--from", "n1", "--family", "ipv4", "--protocol", "udp", "--df", "no")
+	const tries = 6 // of a sweep; cut twice, each were 46
+	if cut := c.datagramsCut("n1") - before; cut < 1 || cut > tries {
+		t.Errorf("n1 cut %d packets for one datagram, want 1 for each time that it was sent", cut)
+	}
+}
+
+// datagramsCut is how many IPv4 packets a node has sent in fragments.
+func (c *testLab) datagramsCut(node string) int {
+	c.t.Helper()
+	text := c.mustExec(node, "nstat", "-asz", "IpFragOKs")
+	var count int
+	if _, err := fmt.Sscanf(text[strings.Index(text, "IpFragOKs"):], "IpFragOKs %d", &count); err != nil {
+		c.t.Fatalf("read %q: %v", text, err)
+	}
+	return count
 }
 
 const (

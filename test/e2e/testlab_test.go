@@ -242,36 +242,39 @@ func eventually(t testing.TB, limit time.Duration, what string, condition func()
 	return time.Since(start)
 }
 
-// showLogs prints of a test that failed the end of every agent's and tunnel's log, and what its nodes dropped.
+// showLogs prints of a test that failed the end of every agent's and tunnel's log, and what its nodes dropped: all as one
+// thing said, so that a report in short has room for why it failed.
 func (c *testLab) showLogs() {
 	l, err := lab.Open(c.name, lab.Options{})
 	if err != nil {
 		c.t.Log(err)
 		return
 	}
+	var text strings.Builder
 	for _, node := range l.Topology.Nodes {
 		logs, _ := filepath.Glob(filepath.Join(l.RunDir(node.Name), "*.log"))
 		for _, path := range append(logs, c.agentLog(node.Name)) {
-			c.t.Logf("the end of %s:\n%s", path, control.LogTail(path, 25))
+			fmt.Fprintf(&text, "the end of %s:\n%s\n", path, control.LogTail(path, 25))
 		}
-		if err := netns.Do(node.Namespace, func() error { return c.showDrops(node.Name) }); err != nil {
-			c.t.Log(err)
+		if err := netns.Do(node.Namespace, func() error { return writeDrops(&text, node.Name) }); err != nil {
+			fmt.Fprintln(&text, err)
 		}
 	}
+	c.t.Logf("what the nodes of lab %s say:\n%s", c.name, text.String())
 }
 
-// showDrops prints what the links and the UDP sockets of this thread's namespace did not carry (proc_pid_net(5)).
-func (c *testLab) showDrops(name string) error {
+// writeDrops writes what the links and the UDP sockets of this thread's namespace did not carry (proc_pid_net(5)).
+func writeDrops(text *strings.Builder, name string) error {
 	for _, file := range []string{"dev", "snmp", "snmp6"} {
-		text, err := os.ReadFile("/proc/thread-self/net/" + file)
+		content, err := os.ReadFile("/proc/thread-self/net/" + file)
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(string(content)) {
 			f := strings.Fields(line)
 			link := file == "dev" && len(f) == 17 && f[3]+f[4]+f[11]+f[12] != "0000" // errors and drops, received and sent
 			if link || strings.HasPrefix(line, "Udp: ") || strings.HasPrefix(line, "Udp6") && strings.Contains(line, "Err") {
-				c.t.Logf("%s: %s: %s", name, file, strings.Join(f, " "))
+				fmt.Fprintf(text, "%s: %s: %s\n", name, file, strings.Join(f, " "))
 			}
 		}
 	}

@@ -65,6 +65,7 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("the caller's namespace changed from %s to %s", before, after)
 		}
 	})
+	t.Run("a started process has its command line", func(t *testing.T) { startNames(t, name) })
 	t.Run("settings stay inside", func(t *testing.T) {
 		host := readFile(t, "/proc/sys/net/ipv4/conf/default/log_martians")
 		value := "1"
@@ -147,6 +148,26 @@ func endProcesses(t *testing.T, name string) {
 	got := []string{polite.ProcessState.String(), stubborn.ProcessState.String()}
 	if diff := cmp.Diff([]string{"signal: terminated", "signal: killed"}, got); diff != "" {
 		t.Errorf("how they ended (-want +got):\n%s", diff)
+	}
+}
+
+// startNames checks that a process has its command line when it has been started, and that one which ends at once is not
+// waited for. Without the waiting some of hundred have none yet.
+func startNames(t *testing.T, name string) {
+	for range 100 {
+		command := exec.Command("sleep", "60")
+		if err := (View{Namespace: name}).Start(command); err != nil {
+			t.Fatal(err)
+		}
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", command.Process.Pid))
+		_ = errors.Join(command.Process.Kill(), command.Wait())
+		if err != nil || string(line) != "sleep\x0060\x00" {
+			t.Fatalf("command line %q, %v", line, err)
+		}
+	}
+	start, command := time.Now(), exec.Command("true")
+	if err := errors.Join((View{Namespace: name}).Start(command), command.Wait()); err != nil || time.Since(start) > nameTime {
+		t.Errorf("true: %v after %v", err, time.Since(start))
 	}
 }
 

@@ -1,6 +1,8 @@
 package netns
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,14 +27,32 @@ type View struct {
 // Bind puts the folder Source over Target.
 type Bind struct{ Source, Target string }
 
-// Start starts a command inside the view. The caller owns the process.
+// Start starts a command inside the view. The caller owns the process, which can be found by its command line from now on.
 func (v View) Start(command *exec.Cmd) error {
-	return onThread(func() error {
+	err := onThread(func() error {
 		if err := v.enter(); err != nil {
 			return err
 		}
 		return command.Start() // forks from this thread, so the child is inside from its first instruction
 	})
+	if err == nil {
+		poll(context.Background(), nameTime, func() bool { return named(command.Process.Pid) })
+	}
+	return err
+}
+
+// nameTime is how long a new process may take to get its command line; it needs a processor for that, and nothing else.
+const nameTime = 5 * time.Second
+
+// named reports whether a process has its command line, or never will since it has ended. execve(2) closes the descriptor
+// by which Start knows of it (begin_new_exec in fs/exec.c) before it sets the command line (create_elf_tables).
+func named(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(line) > 0 {
+		return true
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(status, []byte(") Z ")) // proc_pid_stat(5): name and state
 }
 
 // Exec replaces the calling process by a command inside the view, as execve(2) does: standard

@@ -100,6 +100,47 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
+// TestToldBefore: what the kernel learnt of the path by the socket of another row is told to this one, too, which was opened
+// before: nothing of its own leaves the node any more that an ICMP error could be about.
+func TestToldBefore(t *testing.T) {
+	l := narrowLab(t, "told-before", false)
+	rows := proof.Rows(l.Topology, proof.Filter{From: []string{"n1"}, Classes: []string{"pod-pod"}, Protocols: []string{"icmp", "udp"}})
+	servers, err := startReflectors(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer servers.Close()
+	for _, family := range []string{"ipv4", "ipv6"} {
+		t.Run(family, func(t *testing.T) {
+			open := map[string]*datagrams{}
+			for _, row := range rows {
+				if row.Family == family {
+					open[row.Protocol] = openDatagrams(t, row, servers)
+				}
+			}
+			for _, protocol := range []string{"udp", "icmp"} {
+				d := open[protocol]
+				d.run(t.Context(), Sizes{1399, 1401, 1500})
+				if diff := cmp.Diff(map[int]int{1401: 1400, 1500: 1400}, d.outcome.told); diff != "" {
+					t.Errorf("%s, told (-want +got):\n%s\nthe last error: %v", protocol, diff, d.outcome.failure)
+				}
+			}
+		})
+	}
+}
+
+// openDatagrams is the socket of a row with "don't fragment", until the test ends.
+func openDatagrams(t *testing.T, row proof.Row, servers *reflectors) *datagrams {
+	t.Helper()
+	_, to := row.Ends()
+	d, err := dialDatagrams(row, true, servers.ports[to.Address], make([]byte, 1<<16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.socket.Close() })
+	return d
+}
+
 // TestNothing: a filter without rows is an error, never a success.
 func TestNothing(t *testing.T) {
 	l := &lab.Lab{Topology: lab.Spec{Name: "x", Nodes: []int{1}}.Topology()}

@@ -38,10 +38,12 @@ func dialDatagrams(row proof.Row, df bool, port uint16, body []byte) (*datagrams
 			return errors.Join(enlarge(fd), fragment(fd, to.Address, !df), filter(fd, row))
 		})
 	}}
-	network, address := "udp", netip.AddrPortFrom(to.Address, port).String()
+	peer := netip.AddrPortFrom(to.Address, port)
+	network, address := "udp", peer.String()
 	d.encode = func(length int) []byte { return body[:length] }
 	d.decode = func(answer []byte) (int, bool) { return len(answer), bytes.Equal(answer, body[:len(answer)]) }
 	if row.Protocol == "icmp" {
+		peer = netip.AddrPortFrom(to.Address, 0)
 		network, address = icmpNetwork(to.Address), to.Address.String()
 		d.encode, d.decode = echoCodec(to.Address, body)
 	}
@@ -57,7 +59,7 @@ func dialDatagrams(row proof.Row, df bool, port uint16, body []byte) (*datagrams
 		_ = d.socket.Close()
 		return nil, err
 	}
-	d.mtu = func() (int, error) { return pathMTU(raw, to.Address) }
+	d.mtu = func() (int, error) { return pathMTU(raw, peer) }
 	return d, nil
 }
 
@@ -131,17 +133,29 @@ func fragment(fd int, addr netip.Addr, allowed bool) error {
 	return unix.SetsockoptInt(fd, level, option, value)
 }
 
-// pathMTU asks what the kernel knows of the path of a connected socket.
-func pathMTU(raw syscall.RawConn, addr netip.Addr) (mtu int, err error) {
+// pathMTU asks what the kernel knows of the path of a connected socket. The kernel answers with the route that the socket
+// has had since it was connected, which for a raw IPv6 socket is renewed by nothing but an ICMP error about a packet of its
+// own (net/ipv6/raw.c), and not while it sends; so it is connected to the same end again.
+func pathMTU(raw syscall.RawConn, peer netip.AddrPort) (mtu int, err error) {
 	level, option := unix.IPPROTO_IP, unix.IP_MTU
-	if addr.Is6() {
+	if peer.Addr().Is6() {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU
 	}
 	err = control(raw, func(fd int) (err error) {
+		if err := unix.Connect(fd, sockaddr(peer)); err != nil {
+			return err
+		}
 		mtu, err = unix.GetsockoptInt(fd, level, option)
 		return err
 	})
 	return mtu, err
+}
+
+func sockaddr(at netip.AddrPort) unix.Sockaddr {
+	if at.Addr().Is6() {
+		return &unix.SockaddrInet6{Addr: at.Addr().As16(), Port: int(at.Port())}
+	}
+	return &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
 }
 
 func control(raw syscall.RawConn, do func(fd int) error) (err error) {

@@ -2,19 +2,6 @@ package userspace
 
 import "encoding/binary"
 
-// Read implements tun.Device: packets as the local machine sends them, each with a checksum that is right.
-//
-// The kernel leaves checksums to the device, and the TUN device of wireguard-go writes what the sum is. That is wrong for
-// one value: where it is 0, UDP writes ffff, since 0 says that there is no checksum (RFC 768), and over IPv6 the
-// receiver drops such a datagram (RFC 8200 §8.1). One of 65,536 was lost so, however often it was sent again.
-func (l *link) Read(buffers [][]byte, sizes []int, offset int) (int, error) {
-	n, err := l.Device.Read(buffers, sizes, offset)
-	for i := range n {
-		avoidZeroChecksum(buffers[i][offset : offset+sizes[i]])
-	}
-	return n, err
-}
-
 const (
 	protocolUDP     = 17
 	ipv4ProtocolAt  = 9
@@ -29,6 +16,10 @@ const (
 
 // avoidZeroChecksum makes a checksum of 0 ffff in a UDP datagram over IPv6, if it is what the bytes add up to; also
 // inside VXLAN, where the kernel leaves the inner checksum. Tunnels that send without a checksum (RFC 6935) are left alone.
+//
+// The kernel leaves checksums to the device, and the TUN device of wireguard-go writes what the sum is. That is wrong for
+// one value: where it is 0, UDP writes ffff, since 0 says that there is no checksum (RFC 768), and over IPv6 the
+// receiver drops such a datagram (RFC 8200 §8.1). One of 65,536 was lost so, however often it was sent again.
 func avoidZeroChecksum(packet []byte) {
 	datagram, ok := udpDatagram(packet)
 	if !ok {
