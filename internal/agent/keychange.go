@@ -48,11 +48,16 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 // one, or a peer of a node that leaves.
 const silentAfter = 2 * time.Second
 
-// silent reports whether the old key has not answered since it was asked because of the new one.
+// silent reports whether the old key has not answered since it was asked because of the new one. A state that began since
+// then, since the agent or an address is another one, is no answer.
 func (a *agent) silent(old, fresh cluster.PublicKey, now time.Duration) bool {
 	since, asked := a.probing.doubted[fresh]
-	replied, _ := a.lastReply(old, now)
-	return asked && now-since >= silentAfter && replied < since
+	for _, peer := range a.probing.channels(old) {
+		if state := peer.State(now); state.Heard && state.Replied > since {
+			return false
+		}
+	}
+	return asked && now-since >= silentAfter
 }
 
 // lastReply returns when the peer with that key answered last, through any device; asked is false when it has

@@ -12,6 +12,7 @@ import (
 	"warren/internal/config"
 	"warren/internal/netdev"
 	"warren/internal/plan"
+	"warren/internal/probe"
 )
 
 // keeper is the agent of n1 with n2 as a peer: held back keys, no drivers, and a disk.
@@ -107,5 +108,34 @@ func TestMovedPeerIsEncryptedTo(t *testing.T) {
 	}
 	if !a.world.Routes().Paths[c.peer].Enforce {
 		t.Error("clear packets from it are accepted again")
+	}
+}
+
+// TestRebuiltNodeIsFoundSilent: a state of the old key that begins after, or when, it was asked because of the new one is no
+// answer of it, or the node would be sent packets for ever that it cannot read.
+func TestRebuiltNodeIsFoundSilent(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		old   probe.Options
+		heard bool
+		want  bool
+	}{
+		{"never answered", probe.Options{}, false, true},
+		{"answered an earlier agent, or at another address", probe.Options{Kernel: probe.Kernel{Sends: true}}, false, true},
+		{"answered since", probe.Options{}, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := keeper(t, record("n2", "10.0.0.2", 21))
+			now := monotonic()
+			a.probing.doubted[cluster.PublicKey{22}] = now
+			old := probe.New(now, test.old)
+			if test.heard {
+				old = peerThatSaid(answered)
+			}
+			a.probing.peers[channel{0, cluster.PublicKey{21}}].Peer = old
+			if got := a.silent(cluster.PublicKey{21}, cluster.PublicKey{22}, now+2*silentAfter); got != test.want {
+				t.Errorf("silent: %t", got)
+			}
+		})
 	}
 }
