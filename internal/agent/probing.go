@@ -160,7 +160,7 @@ func (a *agent) followChannels(now time.Duration) {
 	}
 	for c, peer := range want {
 		if _, known := p.peers[c]; !known {
-			p.peers[c] = &probed{Peer: probe.New(now, a.probeOptions(c, peer)), node: peer.Node, endpoint: peer.Endpoint}
+			p.peers[c] = &probed{Peer: a.beginPeer(now, c, peer), node: peer.Node, endpoint: peer.Endpoint}
 			p.schedule.Put(c, p.peers[c].Peer)
 			p.touched[c] = true
 		}
@@ -221,6 +221,18 @@ func (a *agent) adjustPeers(now time.Duration) {
 			peer.SetPath(now, bounds)
 		})
 	}
+}
+
+// beginPeer returns the state of a channel that begins. Of the channels to a node several may have been answered; the peer
+// is told of one alone that everything comes by it.
+func (a *agent) beginPeer(now time.Duration, c channel, peer plan.Peer) *probe.Peer {
+	options := a.probeOptions(c, peer)
+	state := probe.New(now, options)
+	used, _ := a.world.KeyInUse(peer.Node)
+	inUse := channel{a.world.Routes().Paths[used.Public].Slot, used.Public}
+	options.Kernel.Sends = options.Kernel.Sends && c == inUse
+	state.Applied(now, options.Kernel)
+	return state
 }
 
 func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
