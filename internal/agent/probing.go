@@ -36,7 +36,8 @@ const (
 // probing is what this node asks its peers through the tunnel, and what it has learned of them. Only the
 // loop touches it.
 type probing struct {
-	started  time.Duration
+	mode     cluster.Mode  // of this node
+	since    time.Duration // when the mode came into force; 0: none has yet
 	peers    map[channel]*probed
 	keys     map[netip.Addr]plan.Peer // by probe address
 	schedule *probe.Schedule[channel]
@@ -75,8 +76,7 @@ type probed struct {
 
 func newProbing() *probing {
 	return &probing{
-		started: monotonic(),
-		peers:   map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
+		peers: map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
 		schedule: probe.NewSchedule[channel](probe.ScheduleOptions{}),
 		doubted:  map[cluster.PublicKey]time.Duration{}, touched: map[channel]bool{}, applied: map[channel]probe.Kernel{},
 	}
@@ -136,6 +136,9 @@ func (a *agent) adoptPaths() {
 // asked only when the disk has its record: an answer makes this node encrypt, and nothing else would tell it
 // after a reboot how the peer is reached.
 func (a *agent) followPeers(now time.Duration) {
+	if p := a.probing; p.since == 0 || p.mode != a.Config.Mode {
+		p.mode, p.since = a.Config.Mode, now
+	}
 	a.followChannels(now)
 	a.followAddresses()
 	a.adjustPeers(now)
@@ -241,7 +244,7 @@ func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
 	bounds := a.pathBounds(peer.Endpoint.Addr())
 	bounds.Size = cmp.Or(int(adopted.MTU), a.sizeTo(peer.Node))
 	return probe.Options{
-		Mode: a.Config.Mode, ModeSince: a.probing.started, Epoch: peer.Epoch,
+		Mode: a.Config.Mode, ModeSince: a.probing.since, Epoch: peer.Epoch,
 		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.Config.Mode,
 		Path: bounds, Seed: rand.Uint64(),
 	}
