@@ -139,3 +139,24 @@ func TestRebuiltNodeIsFoundSilent(t *testing.T) {
 		})
 	}
 }
+
+// TestKeyReleasedBeforeSync: until discovery has said everything the disk is not written, and the new key has to be asked
+// and encrypted to without it.
+func TestKeyReleasedBeforeSync(t *testing.T) {
+	a := keeper(t, record("n2", "10.0.0.2", 21))
+	a.confirm(21)
+	a.synced = false
+	rebuilt := record("n2", "10.0.0.2", 22)
+	a.apply(plan.Change{Upsert: &rebuilt})
+	a.endRound(t)
+	a.confirm(22)
+	a.release(rebuilt.ID, rebuilt.Keys[0].Public, monotonic())
+	for range 3 {
+		if diff := cmp.Diff(map[string]byte{"10.0.0.2/32": 22}, a.sends()); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		a.endRound(t)
+		a.synced = true // the disk is written in the next round alone
+		a.settle(a.probing.settled + time.Hour)
+	}
+}

@@ -171,7 +171,8 @@ func (a *agent) followChannels(now time.Duration) {
 }
 
 // wantedChannels are those by which peers are to be asked, with the peer of each. One's own key that is
-// withdrawn answers nobody, so that nobody begins with it.
+// withdrawn answers nobody, so that nobody begins with it. Who is asked or encrypted to
+// already stays so, whatever the disk has.
 func (a *agent) wantedChannels() map[channel]plan.Peer {
 	routes, published := a.world.Routes(), a.published()
 	want := make(map[channel]plan.Peer, len(routes.Peers))
@@ -180,8 +181,11 @@ func (a *agent) wantedChannels() map[channel]plan.Peer {
 			continue
 		}
 		for key, peer := range routes.Peers {
-			if t.slot.Holds(peer.Epoch) && (a.memory.has(key) || routes.Candidates[key]) {
-				want[channel{t.slot, key}] = peer.In(t.slot)
+			c := channel{t.slot, key}
+			_, asked := a.probing.peers[c]
+			_, adopted := a.probing.adopted[c]
+			if t.slot.Holds(peer.Epoch) && (asked || adopted || a.memory.has(key) || routes.Candidates[key]) {
+				want[c] = peer.In(t.slot)
 			}
 		}
 	}
@@ -426,8 +430,8 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
 		path.Silent = path.Silent && !a.answers(key.Public, now)
-		for _, peer := range a.probing.channels(key.Public) {
-			path.Enforce = path.Enforce || peer.State(now).Enforce && !peer.leaving
+		for slot := range plan.Slot(plan.Slots) {
+			path.Enforce = path.Enforce || a.stateOf(channel{slot, key.Public}, now).Enforce && !a.world.Leaving(node)
 		}
 	}
 	paths[chosen.peer] = path
@@ -460,12 +464,13 @@ func (a *agent) choose(keys []cluster.Key, now time.Duration) (channel, probe.St
 	return newest, a.stateOf(newest, now)
 }
 
-// stateOf returns the zero state for a channel that is not asked.
+// stateOf returns for a channel that is not asked what the kernel does for it, most often nothing.
 func (a *agent) stateOf(c channel, now time.Duration) probe.State {
 	if peer, known := a.probing.peers[c]; known {
 		return peer.State(now)
 	}
-	return probe.State{}
+	adopted := a.probing.adopted[c]
+	return probe.State{Send: adopted.Send, Enforce: adopted.Enforce, Size: int(adopted.MTU)}
 }
 
 func (a *agent) pathOf(c channel, state probe.State) plan.Path {
