@@ -82,8 +82,8 @@ func newProbing() *probing {
 	}
 }
 
-// monotonic is the clock of probes: that of the datapath, which says when they came.
-func monotonic() time.Duration {
+// monotonic is the clock of probes: that of the datapath, which says when they came. A test has one that it can put forward.
+var monotonic = func() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // fails for a bad pointer only
 	return time.Duration(now.Nano())
