@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"warren/internal/cluster"
@@ -9,11 +10,16 @@ import (
 )
 
 // releaseKeys lets nodes change to a key that nobody announced once it answers through the tunnel and the
-// old one does not: a machine that lost its disk. As long as both answer there are two machines.
+// old one does not: a machine that lost its disk. As long as both answer there are two machines. A key by which this agent
+// found the kernel send was let through by an earlier one, whose disk could not be written.
 func (a *agent) releaseKeys(now time.Duration) {
 	for _, record := range a.world.Admission().Candidates {
 		fresh, _ := record.CurrentKey()
 		old, known := a.world.KeyInUse(record.ID)
+		if known && a.foundSending(record) {
+			a.release(record.ID, fresh.Public, now)
+			continue
+		}
 		if !known || !a.answers(fresh.Public, now) || !a.silent(old.Public, fresh.Public, now) {
 			continue
 		}
@@ -24,9 +30,20 @@ func (a *agent) releaseKeys(now time.Duration) {
 	}
 }
 
-// release lets a node change to a key. What was encrypted stays so: the path by the new key counts together with the key,
-// and the disk is to have the record at once, since the key is asked no longer without it (wantedChannels).
+// foundSending reports whether the kernel sends by a key of a record that is held back.
+func (a *agent) foundSending(record *plan.Record) bool {
+	return slices.ContainsFunc(plan.LiveKeys(&record.Node), func(key cluster.Key) bool { return a.world.Routes().Paths[key.Public].Send })
+}
+
+// release lets a node change to a key. What was encrypted stays so: the path by the new key counts together with the key.
+// What strict mode drops stays dropped: that the new key has only just been met is no reason to wait for it to encrypt.
+// The disk is to have the record at once, as for whoever is encrypted to.
 func (a *agent) release(node cluster.NodeID, key cluster.PublicKey, now time.Duration) {
+	old, _ := a.world.KeyInUse(node)
+	kernel := probe.Kernel{Enforces: a.world.Routes().Paths[old.Public].Enforce}
+	for c := range a.probing.channels(key) {
+		a.probing.do(c, func(peer *probe.Peer) { peer.Applied(now, kernel) })
+	}
 	a.apply(plan.Change{Release: &plan.KeyRelease{Node: node, Key: key}})
 	a.memory.saved = time.Time{}
 	paths := map[cluster.PublicKey]plan.Path{}
@@ -48,11 +65,16 @@ func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
 // one, or a peer of a node that leaves.
 const silentAfter = 2 * time.Second
 
-// silent reports whether the old key has not answered since it was asked because of the new one.
+// silent reports whether the old key has not answered since it was asked because of the new one. A state that began since
+// then, since the agent or an address is another one, is no answer.
 func (a *agent) silent(old, fresh cluster.PublicKey, now time.Duration) bool {
 	since, asked := a.probing.doubted[fresh]
-	replied, _ := a.lastReply(old, now)
-	return asked && now-since >= silentAfter && replied < since
+	for _, peer := range a.probing.channels(old) {
+		if state := peer.State(now); state.Heard && state.Replied > since {
+			return false
+		}
+	}
+	return asked && now-since >= silentAfter
 }
 
 // lastReply returns when the peer with that key answered last, through any device; asked is false when it has

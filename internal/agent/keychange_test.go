@@ -12,6 +12,7 @@ import (
 	"warren/internal/config"
 	"warren/internal/netdev"
 	"warren/internal/plan"
+	"warren/internal/probe"
 )
 
 // keeper is the agent of n1 with n2 as a peer: held back keys, no drivers, and a disk.
@@ -107,5 +108,55 @@ func TestMovedPeerIsEncryptedTo(t *testing.T) {
 	}
 	if !a.world.Routes().Paths[c.peer].Enforce {
 		t.Error("clear packets from it are accepted again")
+	}
+}
+
+// TestRebuiltNodeIsFoundSilent: a state of the old key that begins after, or when, it was asked because of the new one is no
+// answer of it, or the node would be sent packets for ever that it cannot read.
+func TestRebuiltNodeIsFoundSilent(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		old   probe.Options
+		heard bool
+		want  bool
+	}{
+		{"never answered", probe.Options{}, false, true},
+		{"answered an earlier agent, or at another address", probe.Options{Kernel: probe.Kernel{Sends: true}}, false, true},
+		{"answered since", probe.Options{}, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := keeper(t, record("n2", "10.0.0.2", 21))
+			now := monotonic()
+			a.probing.doubted[cluster.PublicKey{22}] = now
+			old := probe.New(now, test.old)
+			if test.heard {
+				old = peerThatSaid(answered)
+			}
+			a.probing.peers[channel{0, cluster.PublicKey{21}}].Peer = old
+			if got := a.silent(cluster.PublicKey{21}, cluster.PublicKey{22}, now+2*silentAfter); got != test.want {
+				t.Errorf("silent: %t", got)
+			}
+		})
+	}
+}
+
+// TestKeyReleasedBeforeSync: until discovery has said everything the disk is not written, and the new key has to be asked
+// and encrypted to without it.
+func TestKeyReleasedBeforeSync(t *testing.T) {
+	a := keeper(t, record("n2", "10.0.0.2", 21))
+	a.confirm(21)
+	a.synced = false
+	rebuilt := record("n2", "10.0.0.2", 22)
+	a.apply(plan.Change{Upsert: &rebuilt})
+	a.endRound(t)
+	a.confirm(22)
+	a.release(rebuilt.ID, rebuilt.Keys[0].Public, monotonic())
+	for range 3 {
+		if diff := cmp.Diff(map[string]byte{"10.0.0.2/32": 22}, a.sends()); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		a.endRound(t)
+		a.synced = true // the disk is written in the next round alone
+		a.settle(a.probing.settled + time.Hour)
 	}
 }

@@ -36,7 +36,8 @@ const (
 // probing is what this node asks its peers through the tunnel, and what it has learned of them. Only the
 // loop touches it.
 type probing struct {
-	started  time.Duration
+	mode     cluster.Mode  // of this node
+	since    time.Duration // when the mode came into force; 0: none has yet
 	peers    map[channel]*probed
 	keys     map[netip.Addr]plan.Peer // by probe address
 	schedule *probe.Schedule[channel]
@@ -75,15 +76,14 @@ type probed struct {
 
 func newProbing() *probing {
 	return &probing{
-		started: monotonic(),
-		peers:   map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
+		peers: map[channel]*probed{}, keys: map[netip.Addr]plan.Peer{},
 		schedule: probe.NewSchedule[channel](probe.ScheduleOptions{}),
 		doubted:  map[cluster.PublicKey]time.Duration{}, touched: map[channel]bool{}, applied: map[channel]probe.Kernel{},
 	}
 }
 
-// monotonic is the clock of probes: that of the datapath, which says when they came.
-func monotonic() time.Duration {
+// monotonic is the clock of probes: that of the datapath, which says when they came. A test has one that it can put forward.
+var monotonic = func() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // fails for a bad pointer only
 	return time.Duration(now.Nano())
@@ -136,6 +136,9 @@ func (a *agent) adoptPaths() {
 // asked only when the disk has its record: an answer makes this node encrypt, and nothing else would tell it
 // after a reboot how the peer is reached.
 func (a *agent) followPeers(now time.Duration) {
+	if p := a.probing; p.since == 0 || p.mode != a.Config.Mode {
+		p.mode, p.since = a.Config.Mode, now
+	}
 	a.followChannels(now)
 	a.followAddresses()
 	a.adjustPeers(now)
@@ -160,7 +163,7 @@ func (a *agent) followChannels(now time.Duration) {
 	}
 	for c, peer := range want {
 		if _, known := p.peers[c]; !known {
-			p.peers[c] = &probed{Peer: probe.New(now, a.probeOptions(c, peer)), node: peer.Node, endpoint: peer.Endpoint}
+			p.peers[c] = &probed{Peer: a.beginPeer(now, c, peer), node: peer.Node, endpoint: peer.Endpoint}
 			p.schedule.Put(c, p.peers[c].Peer)
 			p.touched[c] = true
 		}
@@ -168,7 +171,8 @@ func (a *agent) followChannels(now time.Duration) {
 }
 
 // wantedChannels are those by which peers are to be asked, with the peer of each. One's own key that is
-// withdrawn answers nobody, so that nobody begins with it.
+// withdrawn answers nobody, so that nobody begins with it. Who is asked or encrypted to
+// already stays so, whatever the disk has.
 func (a *agent) wantedChannels() map[channel]plan.Peer {
 	routes, published := a.world.Routes(), a.published()
 	want := make(map[channel]plan.Peer, len(routes.Peers))
@@ -177,8 +181,11 @@ func (a *agent) wantedChannels() map[channel]plan.Peer {
 			continue
 		}
 		for key, peer := range routes.Peers {
-			if t.slot.Holds(peer.Epoch) && (a.memory.has(key) || routes.Candidates[key]) {
-				want[channel{t.slot, key}] = peer.In(t.slot)
+			c := channel{t.slot, key}
+			_, asked := a.probing.peers[c]
+			_, adopted := a.probing.adopted[c]
+			if t.slot.Holds(peer.Epoch) && (asked || adopted || a.memory.has(key) || routes.Candidates[key]) {
+				want[c] = peer.In(t.slot)
 			}
 		}
 	}
@@ -223,13 +230,25 @@ func (a *agent) adjustPeers(now time.Duration) {
 	}
 }
 
+// beginPeer returns the state of a channel that begins. Of the channels to a node several may have been answered; the peer
+// is told of one alone that everything comes by it.
+func (a *agent) beginPeer(now time.Duration, c channel, peer plan.Peer) *probe.Peer {
+	options := a.probeOptions(c, peer)
+	state := probe.New(now, options)
+	used, _ := a.world.KeyInUse(peer.Node)
+	inUse := channel{a.world.Routes().Paths[used.Public].Slot, used.Public}
+	options.Kernel.Sends = options.Kernel.Sends && c == inUse
+	state.Applied(now, options.Kernel)
+	return state
+}
+
 func (a *agent) probeOptions(c channel, peer plan.Peer) probe.Options {
 	adopted := a.probing.adopted[c]
 	delete(a.probing.adopted, c)
 	bounds := a.pathBounds(peer.Endpoint.Addr())
 	bounds.Size = cmp.Or(int(adopted.MTU), a.sizeTo(peer.Node))
 	return probe.Options{
-		Mode: a.Config.Mode, ModeSince: a.probing.started, Epoch: peer.Epoch,
+		Mode: a.Config.Mode, ModeSince: a.probing.since, Epoch: peer.Epoch,
 		Kernel: probe.Kernel{Sends: adopted.Send, Enforces: adopted.Enforce}, KernelMode: a.Config.Mode,
 		Path: bounds, Seed: rand.Uint64(),
 	}
@@ -411,8 +430,8 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
 		path.Silent = path.Silent && !a.answers(key.Public, now)
-		for _, peer := range a.probing.channels(key.Public) {
-			path.Enforce = path.Enforce || peer.State(now).Enforce && !peer.leaving
+		for slot := range plan.Slot(plan.Slots) {
+			path.Enforce = path.Enforce || a.stateOf(channel{slot, key.Public}, now).Enforce && !a.world.Leaving(node)
 		}
 	}
 	paths[chosen.peer] = path
@@ -445,12 +464,13 @@ func (a *agent) choose(keys []cluster.Key, now time.Duration) (channel, probe.St
 	return newest, a.stateOf(newest, now)
 }
 
-// stateOf returns the zero state for a channel that is not asked.
+// stateOf returns for a channel that is not asked what the kernel does for it, most often nothing.
 func (a *agent) stateOf(c channel, now time.Duration) probe.State {
 	if peer, known := a.probing.peers[c]; known {
 		return peer.State(now)
 	}
-	return probe.State{}
+	adopted := a.probing.adopted[c]
+	return probe.State{Send: adopted.Send, Enforce: adopted.Enforce, Size: int(adopted.MTU)}
 }
 
 func (a *agent) pathOf(c channel, state probe.State) plan.Path {

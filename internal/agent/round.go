@@ -52,6 +52,11 @@ func (a *agent) round(ctx context.Context, full bool) error {
 			{"devices", "", a.brokenTunnels},
 		}
 	}
+	return a.carry(ctx, steps, last)
+}
+
+// carry takes the steps of a round. Between them and the last ones the peers are told what counts by now.
+func (a *agent) carry(ctx context.Context, steps, last []step) error {
 	a.view.complete = false
 	if err := a.walk(ctx, steps); err != nil {
 		return err
@@ -307,27 +312,67 @@ func (a *agent) repaired(what string, args ...any) {
 
 // converge applies what differs between wanted and actual within the pending scope.
 func (a *agent) converge(context.Context) error {
-	scope, options := a.pending, plan.Options{Prune: a.synced}
-	entries := plan.Diff(a.world.WantEntries(scope), scope.Of(a.have), options)
-	tunnels := map[*tunnel]plan.Ops{}
-	for _, t := range a.tunnelsInUse() {
-		tunnels[t] = plan.Diff(a.world.WantTunnel(scope, t.slot), scope.Of(t.have), options)
-	}
-	drained := a.drain(entries, tunnels, time.Now())
+	entries, tunnels, drained := a.operations()
 	if err := a.carryOut(entries, tunnels); err != nil {
 		return err // the next round reads anew and looks at everything
 	}
-	a.pending = plan.Scope{}
-	if !drained {
-		a.draining.Add(scope)
+	a.carriedOut(entries, tunnels, drained)
+	return nil
+}
+
+// operations are what differs within the pending scope. drained says that nothing of it was put off.
+func (a *agent) operations() (entries plan.Ops, tunnels map[*tunnel]plan.Ops, drained bool) {
+	scope, options := a.pending, plan.Options{Prune: a.synced}
+	entries = plan.Diff(a.world.WantEntries(scope), scope.Of(a.have), options)
+	tunnels = map[*tunnel]plan.Ops{}
+	for _, t := range a.tunnelsInUse() {
+		tunnels[t] = plan.Diff(a.world.WantTunnel(scope, t.slot), scope.Of(t.have), options)
 	}
+	a.keepUnknown(&entries, tunnels)
+	return entries, tunnels, a.drain(entries, tunnels, time.Now())
+}
+
+// keepUnknown leaves out what would end encryption by keys that are not known: the kernel is ahead of a disk that could not
+// be written, and until discovery has said everything there is nobody else who knows them.
+func (a *agent) keepUnknown(entries *plan.Ops, tunnels map[*tunnel]plan.Ops) {
+	if a.synced || a.Config.Mode == cluster.ModeObserve {
+		return
+	}
+	kept := map[netip.Prefix]bool{}
+	entries.SetEntries = slices.DeleteFunc(entries.SetEntries, func(e plan.PrefixEntry) bool {
+		kept[e.Prefix] = !e.Entry.Send && a.sentByUnknown(e.Prefix)
+		return kept[e.Prefix]
+	})
+	for t, ops := range tunnels {
+		ops.AllowedIPs = slices.DeleteFunc(ops.AllowedIPs, func(ip plan.AllowedIP) bool { return kept[ip.Prefix] })
+		tunnels[t] = ops
+	}
+}
+
+// sentByUnknown reports whether the kernel encrypts what goes to a prefix with a key that is in no record.
+func (a *agent) sentByUnknown(prefix netip.Prefix) bool {
+	entry := a.have.Entries[prefix]
+	t := a.tunnels[entry.Slot]
+	if !entry.Send || t == nil {
+		return false
+	}
+	owner, owned := t.have.AllowedIPs[prefix]
+	_, known := a.world.Routes().Peers[owner]
+	return owned && !known
+}
+
+// carriedOut notes what the kernel has by now.
+func (a *agent) carriedOut(entries plan.Ops, tunnels map[*tunnel]plan.Ops, drained bool) {
+	if !drained {
+		a.draining.Add(a.pending)
+	}
+	a.pending = plan.Scope{}
 	a.have.Apply(entries)
 	for t, ops := range tunnels {
 		t.have.Apply(ops)
 		a.noteOperations(ops, "device", t.link.Name, "peers_set", len(ops.SetPeers), "peers_removed", len(ops.RemovePeers), "allowed_ips", len(ops.AllowedIPs))
 	}
 	a.noteOperations(entries, "entries_set", len(entries.SetEntries), "entries_deleted", len(entries.DeleteEntries))
-	return nil
 }
 
 // drainTime is how long a device goes on encrypting what the datapath gave it before it let go of a prefix: its queue is

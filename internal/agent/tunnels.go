@@ -25,13 +25,19 @@ type tunnel struct {
 	wg       *wireguard.Device
 	device   tunnelDevice
 	link     netdev.Link
-	injector *netdev.Injector // for probes; nil without device
-	have     plan.State       // peers and allowed IPs of the device, as last read or written
-	read     bool             // have is what the device had, and not a guess
+	injector injector   // for probes; nil without device
+	have     plan.State // peers and allowed IPs of the device, as last read or written
+	read     bool       // have is what the device had, and not a guess
 	watchdog *plan.Watchdog
 	traffic  map[cluster.PublicKey]plan.Traffic // since the watchdog looked last; nil: nothing new
 	counted  map[cluster.PublicKey]plan.Traffic // at the last reading
 	broken   error                              // why the device has not come yet
+}
+
+// injector gives whole packets to a device.
+type injector interface {
+	Send(packet []byte) error
+	Close() error
 }
 
 func (t *tunnel) close() {

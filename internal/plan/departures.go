@@ -31,29 +31,34 @@ type HoldRule struct {
 // one have left, while all that go at once are more likely a folder that was emptied by mistake. The
 // zero value is not usable, see NewDepartures.
 type Departures struct {
-	rule  HoldRule
-	first time.Time                    // when the first of gone vanished
-	gone  map[cluster.NodeID]time.Time // when each vanished, or was heard since
-	held  bool
+	rule HoldRule
+	gone map[cluster.NodeID]departure
+	held bool
 }
+
+// departure is of one node.
+type departure struct {
+	vanished time.Time
+	heard    time.Time // or vanished, when it was not heard since
+}
+
+func (d departure) vanishedAt() time.Time { return d.vanished }
+func (d departure) heardAt() time.Time    { return d.heard }
 
 // NewDepartures returns a set without departures.
 func NewDepartures(rule HoldRule) *Departures {
-	return &Departures{rule: rule, gone: map[cluster.NodeID]time.Time{}}
+	return &Departures{rule: rule, gone: map[cluster.NodeID]departure{}}
 }
 
 // Gone notes that the node's record has vanished.
 func (d *Departures) Gone(id cluster.NodeID, now time.Time) {
-	if len(d.gone) == 0 {
-		d.first = now
-	}
-	d.gone[id] = now
+	d.gone[id] = departure{now, now}
 }
 
 // Heard notes that something came from the node through the tunnel.
 func (d *Departures) Heard(id cluster.NodeID, now time.Time) {
-	if _, ok := d.gone[id]; ok {
-		d.gone[id] = now
+	if gone, ok := d.gone[id]; ok {
+		d.gone[id] = departure{gone.vanished, now}
 	}
 }
 
@@ -69,11 +74,20 @@ func (d *Departures) Next() (at time.Time, ok bool) {
 	case len(d.gone) == 0:
 		return time.Time{}, false
 	case !d.held:
-		return d.first.Add(d.rule.Settle), true
+		return d.earliest(departure.vanishedAt).Add(d.rule.Settle), true
 	case d.rule.Silence:
-		return slices.MinFunc(slices.Collect(maps.Values(d.gone)), time.Time.Compare).Add(d.rule.Wait), true
+		return d.earliest(departure.heardAt).Add(d.rule.Wait), true
 	}
-	return d.first.Add(d.rule.Wait), true
+	return d.earliest(departure.vanishedAt).Add(d.rule.Wait), true
+}
+
+func (d *Departures) earliest(moment func(departure) time.Time) (at time.Time) {
+	for _, gone := range d.gone {
+		if next := moment(gone); at.IsZero() || next.Before(at) {
+			at = next
+		}
+	}
+	return at
 }
 
 // Due returns, in order, the nodes that may go now, of so many peers including them.
@@ -85,7 +99,15 @@ func (d *Departures) Due(now time.Time, peers int) []cluster.NodeID {
 		d.held = true
 		return nil
 	}
-	return d.release(func(heard time.Time) bool { return !d.rule.Silence || now.Sub(heard) >= d.rule.Wait })
+	return d.release(func(gone departure) bool {
+		switch {
+		case !d.held: // each is looked at for as long, whoever vanished before it
+			return now.Sub(gone.vanished) >= d.rule.Settle
+		case d.rule.Silence:
+			return now.Sub(gone.heard) >= d.rule.Wait
+		}
+		return true
+	})
 }
 
 func (d *Departures) many(peers int) bool {
@@ -94,13 +116,13 @@ func (d *Departures) many(peers int) bool {
 
 // Release returns all, held back or not, as an operator who knows that they are gone decides.
 func (d *Departures) Release() []cluster.NodeID {
-	return d.release(func(time.Time) bool { return true })
+	return d.release(func(departure) bool { return true })
 }
 
-func (d *Departures) release(which func(heard time.Time) bool) []cluster.NodeID {
+func (d *Departures) release(which func(departure) bool) []cluster.NodeID {
 	var ids []cluster.NodeID
-	for id, heard := range d.gone {
-		if which(heard) {
+	for id, gone := range d.gone {
+		if which(gone) {
 			ids = append(ids, id)
 			delete(d.gone, id)
 		}

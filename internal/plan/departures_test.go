@@ -129,3 +129,19 @@ func names(ids []cluster.NodeID) []string {
 	}
 	return list
 }
+
+// TestEachDepartureIsLookedAtAsLong: a record that vanishes just before another one is judged may be a file that is being
+// replaced.
+func TestEachDepartureIsLookedAtAsLong(t *testing.T) {
+	start := time.Unix(1700000000, 0)
+	d := NewDepartures(HoldRule{Settle: 2 * time.Second, Share: 50, Wait: time.Hour})
+	n2, n3 := cluster.NodeID{Cluster: "c", Name: "n2"}, cluster.NodeID{Cluster: "c", Name: "n3"}
+	d.Gone(n2, start)
+	d.Gone(n3, start.Add(1900*time.Millisecond))
+	if diff := cmp.Diff([]cluster.NodeID{n2}, d.Due(start.Add(2*time.Second), 9)); diff != "" {
+		t.Errorf("when the first one is judged (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]cluster.NodeID{n3}, d.Due(start.Add(3900*time.Millisecond), 9)); diff != "" {
+		t.Errorf("when the second one is (-want +got):\n%s", diff)
+	}
+}
