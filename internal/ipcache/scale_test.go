@@ -94,19 +94,23 @@ func (m measurement) problems() []string {
 	return problems
 }
 
-// perChange makes 20,000 changes at random places, if there are as many, and returns the median over
-// batches of the time of one.
+// perChange makes at least 20,000 changes at random places and returns the median over batches of the time of one. Each batch is
+// put back before the next one, so that a small cluster is measured as often as a large one.
 func perChange(cache *ipcache.Cache, facts []cluster.Fact, change func(*ipcache.Cache, cluster.Fact, int) int) time.Duration {
+	const changes = 20_000
 	var times []time.Duration
-	for batch := range slices.Chunk(arriving(facts, 20_000), 500) {
-		deltas := 0
-		start := processorTime()
-		for _, f := range batch {
-			deltas += change(cache, f, 1)
-		}
-		times = append(times, (processorTime()-start)/time.Duration(len(batch)))
-		if deltas != len(batch) {
-			panic(fmt.Sprintf("%d deltas of %d changes", deltas, len(batch)))
+	for made := 0; made < changes; made += min(len(facts), changes) {
+		for batch := range slices.Chunk(arriving(facts, changes), 500) {
+			deltas := 0
+			start := processorTime()
+			for _, f := range batch {
+				deltas += change(cache, f, 1)
+			}
+			times = append(times, (processorTime()-start)/time.Duration(len(batch)))
+			if deltas != len(batch) {
+				panic(fmt.Sprintf("%d deltas of %d changes", deltas, len(batch)))
+			}
+			cache.Upsert(batch...)
 		}
 	}
 	slices.Sort(times)
