@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"warren/internal/lab/proof"
 	"warren/test/flow"
@@ -55,14 +56,14 @@ func (c *cluster) serviceURLs(t *testing.T) []string {
 	return urls
 }
 
-// tries are more than it takes to meet each of three pods that are chosen at random: one is missed once in ten
-// billion times.
-const tries = 60
+// proxyTime is how long it may take until each of three pods, chosen at random, has answered: kube-proxy learns of those that
+// are ready a moment after the Deployment is complete.
+const proxyTime = 20 * time.Second
 
 // reach asks until every replica has answered.
 func reach(from proof.End, url string, replicas []string) error {
 	missing := slices.Clone(replicas)
-	for range tries {
+	for end := time.Now().Add(proxyTime); time.Now().Before(end); {
 		answer, err := get(from.Namespace, url)
 		if err != nil {
 			return fmt.Errorf("from %s: %w", from.Place, err)
