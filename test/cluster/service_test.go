@@ -1,12 +1,15 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"warren/internal/lab/proof"
 	"warren/test/flow"
@@ -65,6 +68,9 @@ func reach(from proof.End, url string, replicas []string) error {
 	missing := slices.Clone(replicas)
 	for end := time.Now().Add(proxyTime); time.Now().Before(end); {
 		answer, err := get(from.Namespace, url)
+		if errors.Is(err, unix.ECONNREFUSED) {
+			continue // it knows of none yet
+		}
 		if err != nil {
 			return fmt.Errorf("from %s: %w", from.Place, err)
 		}
