@@ -160,3 +160,27 @@ func TestKeyReleasedBeforeSync(t *testing.T) {
 		a.settle(a.probing.settled + time.Hour)
 	}
 }
+
+// TestKeyOfAnother: a forged record has the key that another node had until it was rebuilt. That this node has encrypted by
+// that key is no reason to let it through.
+func TestKeyOfAnother(t *testing.T) {
+	n2, n3 := record("n2", "10.0.0.2", 21), record("n3", "10.0.0.3", 31)
+	a := keeper(t, n2)
+	a.apply(plan.Change{Upsert: &n3})
+	a.memory.saved = time.Time{}
+	a.endRound(t)
+	a.confirm(21)
+	a.confirm(31)
+	forged := record("n3", "10.0.0.3", 21)
+	a.apply(plan.Change{Upsert: &forged})
+	rebuilt := record("n2", "10.0.0.2", 22)
+	a.apply(plan.Change{Upsert: &rebuilt})
+	a.endRound(t)
+	a.confirm(22)
+	a.release(n2.ID, cluster.PublicKey{22}, monotonic())
+	a.endRound(t)
+	a.releaseKeys(monotonic() + time.Minute)
+	if diff := cmp.Diff(map[string]byte{"10.0.0.2/32": 22, "10.0.0.3/32": 31}, a.sends()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

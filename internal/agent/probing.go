@@ -146,18 +146,19 @@ func (a *agent) followPeers(now time.Duration) {
 }
 
 // followChannels has a state for each channel that is wanted. One whose endpoint moves begins anew, and what the datapath
-// does for it goes on: where a peer is says nothing of what it decrypts.
+// does for it goes on: where a peer is says nothing of what it decrypts. One whose key is another node's now just begins anew.
 func (a *agent) followChannels(now time.Duration) {
 	p, want := a.probing, a.wantedChannels()
 	for c, peer := range p.peers {
 		next, wanted := want[c]
-		if wanted && next.Endpoint == peer.endpoint {
+		same := wanted && next.Node == peer.node
+		if same && next.Endpoint == peer.endpoint {
 			continue
 		}
 		p.schedule.Remove(c)
 		delete(p.peers, c)
 		delete(p.doubted, c.peer)
-		if state := peer.State(now); wanted {
+		if state := peer.State(now); same {
 			p.adopted[c] = plan.Path{Send: state.Send, Enforce: state.Enforce}
 		}
 	}

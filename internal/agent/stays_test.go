@@ -377,8 +377,8 @@ func (s *scene) deliver(o *other) {
 // sync has discovery say all that it knows.
 func (s *scene) sync() {
 	for _, o := range s.others {
-		if s.deliver(o); !o.listed {
-			o.gone = time.Now()
+		if s.deliver(o); !o.listed && o.gone.IsZero() {
+			o.gone = time.Now() // it was known from before, and is not in what discovery has
 		}
 	}
 	s.tell(discovery.Event{Kind: discovery.Synced})
@@ -531,16 +531,21 @@ func (s *scene) setMode(mode cluster.Mode) {
 	s.turn(true)
 }
 
-// restarts: with a disk that is behind, no record is refused or gone. The keys of such a machine are known to the kernel alone, and
-// count no longer when discovery has said something else (docs/modes.md).
+// restarts: with a disk that is behind, no record is refused, gone or still to be told. The keys of such a machine are known to
+// the kernel alone, and count no longer when discovery has said something else (docs/modes.md).
 func (s *scene) restarts(r *rapid.T) {
 	behind := s.agent.memory.stale
-	unlisted := slices.ContainsFunc(s.others, func(o *other) bool { return !o.listed })
-	if behind && (unlisted || len(s.agent.world.Admission().Refused) > 0) {
+	if behind && (len(s.agent.world.Admission().Refused) > 0 || slices.ContainsFunc(s.others, s.hasNews)) {
 		r.Skip("two faults")
 	}
 	s.outdated = s.outdated || behind
 	s.start()
+}
+
+// hasNews reports whether discovery has something else of a machine than what this agent believes.
+func (s *scene) hasNews(o *other) bool {
+	_, keys, peer := s.behind(o)
+	return !peer || !o.listed || o.record.Validate() != nil || !slices.Equal(keys, plan.LiveKeys(&o.record))
 }
 
 func (s *scene) delivers(r *rapid.T, o *other) {

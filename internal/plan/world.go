@@ -254,6 +254,7 @@ func (w *World) factsOf(v voice) []cluster.Fact { return PeerFacts(&w.self, v.no
 // all its prefixes get, or lose, a second owner.
 func (w *World) reroute() {
 	old := w.routes
+	w.forgetPaths()
 	w.routes = NewRoutes(&w.self, w.admission.Peers, w.paths)
 	w.routes.addCandidates(&w.self, w.admission.Candidates)
 	w.routes.Underlay = w.underlay
@@ -272,6 +273,17 @@ func (w *World) reroute() {
 		if _, ok := w.routes.Peers[key]; !ok {
 			w.changed.addPeer(key)
 			delete(w.paths, key)
+		}
+	}
+}
+
+// forgetPaths drops what is known of the ways to keys that belong to another node than before: it is not known of that one.
+func (w *World) forgetPaths() {
+	for _, record := range slices.Concat(w.admission.Peers, w.admission.Candidates) {
+		for _, key := range LiveKeys(&record.Node) {
+			if before, known := w.routes.Peers[key.Public]; known && before.Node != record.ID {
+				delete(w.paths, key.Public)
+			}
 		}
 	}
 }
