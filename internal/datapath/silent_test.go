@@ -20,13 +20,15 @@ import (
 // listening is where this machine has an API server.
 var listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:6443"), netip.MustParseAddrPort("[fd00::1]:6443")}
 
-// anywhere binds to addresses that the machine does not have.
+// anywhere binds to addresses that the machine does not have, and that another process of a fuzz test may have, too.
 var anywhere = net.ListenConfig{Control: func(network, _ string, conn syscall.RawConn) (err error) {
 	level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
 	if network == "tcp6" {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_FREEBIND
 	}
-	controlErr := conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) })
+	controlErr := conn.Control(func(fd uintptr) {
+		err = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	})
 	return errors.Join(controlErr, err)
 }}
 
