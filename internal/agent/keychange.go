@@ -20,7 +20,7 @@ func (a *agent) releaseKeys(now time.Duration) {
 			a.release(record.ID, fresh.Public, now)
 			continue
 		}
-		if !known || !a.answers(fresh.Public, now) || !a.silent(old.Public, fresh.Public, now) {
+		if !known || !a.answers(record.ID, fresh.Public, now) || !a.silent(old.Public, fresh.Public, now) {
 			continue
 		}
 		a.Log.Warn("a node's key has changed without announcement; the new one answers, and the old one does not",
@@ -51,10 +51,10 @@ func (a *agent) release(node cluster.NodeID, key cluster.PublicKey, now time.Dur
 	a.apply(plan.Change{Paths: paths})
 }
 
-// answers reports whether the peer with that key answers through any device.
-func (a *agent) answers(key cluster.PublicKey, now time.Duration) bool {
+// answers reports whether the node answers by that key through any device. What the key's last owner answered is not its own.
+func (a *agent) answers(node cluster.NodeID, key cluster.PublicKey, now time.Duration) bool {
 	for _, peer := range a.probing.channels(key) {
-		if peer.State(now).Phase == probe.Confirmed {
+		if peer.node == node && peer.State(now).Phase == probe.Confirmed {
 			return true
 		}
 	}

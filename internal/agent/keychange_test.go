@@ -184,3 +184,23 @@ func TestKeyOfAnother(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestAnswerOfAnother: what n2 answers by its new key, which is held, lets nobody else through who has a record with that key.
+func TestAnswerOfAnother(t *testing.T) {
+	n2, n3 := record("n2", "10.0.0.2", 21), record("n3", "10.0.0.3", 31)
+	a := keeper(t, n2)
+	rebuilt := record("n2", "10.0.0.2", 22)
+	a.apply(plan.Change{Upsert: &n3}, plan.Change{Upsert: &rebuilt})
+	a.memory.saved = time.Time{}
+	a.endRound(t)
+	a.confirm(31)
+	a.confirm(22)
+	a.probing.doubted[cluster.PublicKey{22}] -= 2 * silentAfter
+	a.probing.peers[channel{0, cluster.PublicKey{31}}].Peer = peerThatSaid(said{})
+	forged := record("n3", "10.0.0.3", 22)
+	a.apply(plan.Change{Delete: &n2.ID}, plan.Change{Upsert: &forged})
+	a.releaseKeys(monotonic())
+	if diff := cmp.Diff(map[string]byte{"10.0.0.3/32": 31}, a.sends()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

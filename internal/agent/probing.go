@@ -430,7 +430,7 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	path.Silent = path.Send && a.serves()
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
-		path.Silent = path.Silent && !a.answers(key.Public, now)
+		path.Silent = path.Silent && !a.answers(node, key.Public, now)
 		for slot := range plan.Slot(plan.Slots) {
 			path.Enforce = path.Enforce || a.stateOf(channel{slot, key.Public}, now).Enforce && !a.world.Leaving(node)
 		}
