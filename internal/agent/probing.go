@@ -158,7 +158,8 @@ func (a *agent) followChannels(now time.Duration) {
 		p.schedule.Remove(c)
 		delete(p.peers, c)
 		delete(p.doubted, c.peer)
-		if state := peer.State(now); same {
+		if same {
+			state := peer.State(now)
 			p.adopted[c] = plan.Path{Send: state.Send, Enforce: state.Enforce}
 		}
 	}
@@ -428,11 +429,12 @@ func (a *agent) decide(node cluster.NodeID, now time.Duration, paths map[cluster
 	chosen, state := a.choose(keys, now)
 	path := a.pathOf(chosen, state)
 	path.Silent = path.Send && a.serves()
+	leaving := a.world.Leaving(node)
 	for _, key := range keys {
 		paths[key.Public] = plan.Path{}
 		path.Silent = path.Silent && !a.answers(node, key.Public, now)
 		for slot := range plan.Slot(plan.Slots) {
-			path.Enforce = path.Enforce || a.stateOf(channel{slot, key.Public}, now).Enforce && !a.world.Leaving(node)
+			path.Enforce = path.Enforce || !leaving && a.stateOf(channel{slot, key.Public}, now).Enforce
 		}
 	}
 	paths[chosen.peer] = path

@@ -94,21 +94,9 @@ func (e *Etcd) Run(ctx context.Context, emit func(discovery.Event)) error {
 			pause = reconnect
 		}
 		r.lost(err, lasted)
-		if !sleep(ctx, rand.N(pause)) {
+		if !discovery.Sleep(ctx, rand.N(pause)) {
 			return nil
 		}
-	}
-}
-
-// sleep reports whether it was not woken by the end of ctx.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -113,7 +113,7 @@ func (k *Kube) wait(ctx context.Context, emit func(discovery.Event), found <-cha
 		case servers := <-found:
 			emit(discovery.Event{Kind: discovery.Servers, Servers: servers})
 		case <-k.toTell:
-			return sleep(ctx, settle)
+			return discovery.Sleep(ctx, settle)
 		}
 	}
 }

@@ -41,20 +41,8 @@ func follow(ctx context.Context, look func(context.Context) []netip.AddrPort, fo
 				told = now
 			}
 		}
-		if !sleep(ctx, pause) {
+		if !discovery.Sleep(ctx, pause) {
 			return
 		}
-	}
-}
-
-// sleep returns false when ctx ended before the time was over.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
