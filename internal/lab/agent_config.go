@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"warren/internal/api"
 )
 
 // nodeDirs are the places of one node in the lab's directory.
@@ -19,6 +21,9 @@ func (d nodeDirs) log() string        { return filepath.Join(d.root, "agent.log"
 func (d nodeDirs) cni() string        { return filepath.Join(d.root, "cni") }
 func (d nodeDirs) kubeconfig() string { return filepath.Join(d.root, "kubeconfig") }
 func (d nodeDirs) pid() string        { return filepath.Join(d.root, "agent.pid") }
+
+// client speaks to the node's agent.
+func (d nodeDirs) client() *api.Client { return api.Dial(filepath.Join(d.run(), api.SocketName)) }
 
 // agentConfig writes the agent's configuration file. records is the folder of records; "" is Kubernetes, which has the
 // records and says what the node's addresses and prefixes are. Everything in it is a plain YAML scalar: names,

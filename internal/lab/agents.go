@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,7 +194,7 @@ func (l *Lab) waitFor(ctx context.Context, wait time.Duration, nodes []Node, pee
 }
 
 func (l *Lab) waitNode(ctx context.Context, node Node, peers func(Node) []Node) error {
-	client := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName))
+	client := l.dirs(node).client()
 	for {
 		status, err := client.Status(ctx)
 		missing := missing(status, err, peers(node), func(n Node) ([]api.Key, bool) { return l.keysOf(ctx, n) })
@@ -218,7 +217,7 @@ func (l *Lab) keysOf(ctx context.Context, node Node) (keys []api.Key, runs bool)
 	if l.AgentPID(node) == 0 {
 		return nil, false
 	}
-	status, _ := api.Dial(filepath.Join(l.dirs(node).run(), api.SocketName)).Status(ctx) // no keys until it answers
+	status, _ := l.dirs(node).client().Status(ctx) // no keys until it answers
 	return status.Rotation.Keys, true
 }
 

@@ -1,11 +1,6 @@
 package lab
 
-import (
-	"context"
-	"path/filepath"
-
-	"warren/internal/api"
-)
+import "context"
 
 // Status is a lab as it is now, for `lab status`; the field names are stable.
 type Status struct {
@@ -120,7 +115,7 @@ func (l *Lab) nodeStatus(ctx context.Context, node Node) NodeStatus {
 func (l *Lab) agentStatus(ctx context.Context, node Node) *AgentStatus {
 	dirs := l.dirs(node)
 	status := &AgentStatus{PID: l.AgentPID(node), RunDir: dirs.run(), Log: dirs.log(), Detail: []string{}}
-	answer, err := api.Dial(filepath.Join(dirs.run(), api.SocketName)).Status(ctx)
+	answer, err := dirs.client().Status(ctx)
 	if err != nil {
 		status.Detail = append(status.Detail, err.Error())
 		return status
